@@ -1,0 +1,52 @@
+// Compiled code and what a device needs to load and launch it. A plain value: travels between
+// processes as bytes (server/workers), is cached by hash.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/hash.h"
+#include "engine/base/target_caps.h"
+#include "engine/dtype/dtype.h"
+
+namespace beamd {
+
+struct KernelImage {
+  struct Buffer {
+    int32_t slot = 0;
+    Scalar scalar = Scalar::kVoid;
+    int64_t size_elements = 0;  // what the kernel may touch, at least 1
+    bool read = false;
+    bool written = false;
+  };
+  struct Variable {
+    std::string name;
+    int64_t min = 0, max = 0;
+  };
+
+  TargetKind kind = TargetKind::kCpu;
+  // kCpu: a relocatable object. Calls nothing outside itself.
+  std::string code;
+  // Symbol of the entry. kCpu: `void(void* const* buffers, const int64_t* variables, int64_t begin,
+  // int64_t end)`, buffers in the order of `buffers`, variables in the order of `variables`; runs
+  // slices [begin, end) of the outermost global loop.
+  std::string entry;
+  std::vector<Buffer> buffers;      // sorted by slot
+  std::vector<Variable> variables;  // sorted by name
+  // kCpu: how many slices the outermost global loop has (1 when there is none). With a symbolic
+  // outermost axis: its value at maximum; the kernel bounds itself.
+  int64_t slices = 1;
+  std::array<int64_t, 3> global_size = {1, 1, 1};  // GPUs
+  std::array<int64_t, 3> local_size = {1, 1, 1};
+
+  int64_t uop_count = 0;   // linear UOps, for BEAM_UOPS_MAX
+  double compute_ops = 0;  // arithmetic operations a full launch does (variables in the middle)
+  double bytes = 0;        // bytes of buffers touched
+
+  // Over everything that shapes a run; equal code under two opt lists has one hash.
+  Digest Hash() const;
+};
+
+}  // namespace beamd

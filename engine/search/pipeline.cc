@@ -1,0 +1,18 @@
+#include "engine/search/pipeline.h"
+
+#include <iterator>
+
+namespace beamd {
+
+absl::string_view Name(Failure failure) {
+  static constexpr absl::string_view kNames[] = {
+      "none",          "illegal_opt",    "lowering",
+      "too_many_uops", "compile_error",  "compile_timeout",
+      "compile_crash", "compile_memory", "too_much_compute",
+      "duplicate",     "run_timeout",    "run_crash",
+      "invalid_time",  "wrong_answer",   "cancelled"};
+  static_assert(std::size(kNames) == kFailureCount);
+  return kNames[static_cast<int>(failure)];
+}
+
+}  // namespace beamd

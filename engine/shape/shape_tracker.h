@@ -1,0 +1,73 @@
+// How the elements of a kernel's shape address a buffer: views applied first to last, the last
+// one's shape is the one seen.
+//
+// Answers to tinygrad 0.10.0 shape/shapetracker.py and reproduces its results, since which opts are
+// legal depends on them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/shape/view.h"
+#include "engine/uop/uop.h"
+
+namespace beamd {
+
+// An element's place: index in elements of the buffer (int64), valid a bool expression.
+struct IndexedUOps {
+  UOp index;
+  UOp valid;
+};
+
+class ShapeTracker {
+ public:
+  ShapeTracker() = default;
+  explicit ShapeTracker(std::vector<View> views) : views_(std::move(views)) {}
+  static ShapeTracker FromShape(const Shape& shape);
+  // From a VIEW node; its symbolic entries become int64 expressions of the node's graph.
+  static ShapeTracker FromUOp(UOp view);
+  // A VIEW node in `graph`.
+  UOp ToUOp(UOpGraph& graph) const;
+
+  const std::vector<View>& views() const { return views_; }
+  const Shape& shape() const { return views_.back().shape; }
+  bool contiguous() const { return views_.size() == 1 && views_[0].contiguous; }
+  SInt size() const;
+  // Elements of the buffer that may be touched: the largest valid index + 1; 0 if none is valid
+  // (0.10.0: real_size).
+  int64_t RealSize() const;
+
+  // Index and validity at the point `idxs` (int64 nodes, one an axis), simplified.
+  IndexedUOps ToIndexedUOps(std::span<const UOp> idxs) const;
+  // Stride of each axis where it is one; nullopt where there is none. ignore_valid: also where a
+  // mask hangs on the axis.
+  std::vector<std::optional<SInt>> RealStrides(bool ignore_valid = false) const;
+  std::vector<int> UnitStrideAxes(bool ignore_valid = false) const;
+  bool AxisIsMasked(int axis) const;
+
+  // Merges views where one can express two.
+  ShapeTracker Simplify() const;
+  ShapeTracker Compose(const ShapeTracker& outer) const;  // 0.10.0: __add__
+  std::optional<ShapeTracker> Invert(const Shape& out_shape) const;
+
+  ShapeTracker Pad(std::span<const std::pair<SInt, SInt>> amounts) const;
+  ShapeTracker Shrink(std::span<const std::pair<SInt, SInt>> ranges) const;
+  ShapeTracker Expand(const Shape& new_shape) const;
+  ShapeTracker Permute(std::span<const int> order) const;
+  ShapeTracker Flip(std::span<const int> axes) const;
+  ShapeTracker Reshape(const Shape& new_shape) const;
+
+  bool operator==(const ShapeTracker&) const = default;
+
+ private:
+  std::vector<View> views_;
+};
+
+std::string ToString(const ShapeTracker& st);
+
+}  // namespace beamd
