@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds everything, runs every check that a change must pass, and ends with one line:
+# `N passed, N failed, N skipped`. Fails if anything failed.
+#
+#   BEAMD_CORPUS  the corpus of recorded kernels; default ../shared/corpus if that is there
+#   BEAMD_BASE    clang-tidy checks what changed since this commit; default HEAD~1
+#   BEAMD_TIDY_S  seconds after which clang-tidy starts on no further file; default 480
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+deploy/install_deps.sh || exit 1
+
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+corpus=${BEAMD_CORPUS:-}
+if [ -z "$corpus" ] && [ -d ../shared/corpus ]; then corpus=$(cd ../shared/corpus && pwd); fi
+test_flags=(--keep_going --noshow_progress --test_output=errors --test_summary=terse)
+[ -n "$corpus" ] && test_flags+=("--test_env=BEAMD_CORPUS=$corpus")
+
+# case SUITE NAME passed|failed|skipped
+case_is() { printf '%s\t%s\t%s\n' "$1" "$2" "$3" >>"$results/cases"; }
+
+section() { printf '\n== %s\n' "$1"; }
+
+section "build"
+if bazel build --keep_going --noshow_progress //...; then case_is build all passed; else case_is build all failed; fi
+
+section "tests"
+bazel test "${test_flags[@]}" --build_event_json_file="$results/tests.json" //...
+
+section "format"
+if git ls-files -z '*.cc' '*.h' | xargs -0 -r clang-format-14 --dry-run --Werror; then
+  case_is format all passed
+else
+  case_is format all failed
+fi
+
+section "tidy"
+tidy_flags=(-std=c++20 -I. "-I$(bazel info bazel-bin 2>/dev/null)" -isystem /usr/lib/llvm-22/include
+            -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL -DSPDLOG_SHARED_LIB)
+tidy_until=$(($(date +%s) + ${BEAMD_TIDY_S:-480}))
+tidy() {
+  if [ "$(date +%s)" -ge "$tidy_until" ]; then
+    printf 'tidy\t%s\tskipped\n' "$1" >>"$results/cases"
+    echo "skipped $1: out of time"
+  elif clang-tidy-14 --quiet "$1" -- "${tidy_flags[@]}" 2>"$results/tidy.$BASHPID"; then
+    printf 'tidy\t%s\tpassed\n' "$1" >>"$results/cases"
+  else
+    printf 'tidy\t%s\tfailed\n' "$1" >>"$results/cases"
+  fi
+}
+base=$(git rev-parse --quiet --verify "${BEAMD_BASE:-HEAD~1}^{commit}" || git hash-object -t tree /dev/null)
+# A changed header is read through the source file of its name.
+mapfile -t changed < <(git diff --name-only --diff-filter=d "$base" -- '*.cc' '*.h' | sed 's/\.h$/.cc/' | sort -u)
+running=0
+for file in "${changed[@]}"; do
+  [ -f "$file" ] || continue
+  tidy "$file" &
+  running=$((running + 1))
+  if [ "$running" -ge 2 ]; then wait -n; running=$((running - 1)); fi
+done
+wait
+
+section "asan"
+bazel test "${test_flags[@]}" --config=asan --build_tests_only --test_tag_filters=small,-nosanitize \
+  --build_event_json_file="$results/asan.json" //...
+
+section "summary"
+python3 tests/summary.py "$results"

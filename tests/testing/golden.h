@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string_view>
+
+namespace beamd::testing {
+
+// Fails the running test if the file tests/golden/`relative_path` doesn't hold exactly `actual`.
+// Under `bazel run //tests:update_goldens` writes the file instead, folders included.
+// A test that calls this has the tag "golden" and `data = ["//tests/golden"]`.
+void ExpectGolden(std::string_view relative_path, std::string_view actual);
+
+}  // namespace beamd::testing
