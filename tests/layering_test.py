@@ -20,6 +20,9 @@ LAYERS = (
     "engine/tensor",
     "engine/schedule",
     "engine/kernel",
+    # A plain value that lower fills in, llvm completes and devices read: below all three, in the folder that
+    # ARCHITECTURE.md names.
+    "engine/llvm/kernel_image.h",
     "engine/lower",
     "engine/llvm",
     "engine/search",
@@ -40,7 +43,7 @@ LIBRARIES = (
     ("LLVM", r"(llvm|llvm-c|lld)/(?!.*blake3\.h$)", r"engine/llvm/|devices/(cpu|emu)/"),
     ("RocksDB", r"rocksdb/", r"server/store/"),
     ("gRPC", r"(grpc|grpcpp)/|.*\.grpc\.pb\.h$", r"(server|client)/"),
-    ("protobuf", r"google/protobuf/|.*(?<!grpc)\.pb\.h$", r"engine/uop/wire\.|(server|client)/"),
+    ("protobuf", r"google/protobuf/|.*(?<!grpc)\.pb\.h$", r"proto/|engine/uop/wire\.|(server|client)/"),
     ("CUDA", r"(cuda|cuda_.*|nvrtc|cupti.*)\.h$", r"devices/cuda/"),
     ("HIP", r"hip/|(hsa|amd_comgr)/", r"devices/hip/"),
     ("logging", r"spdlog/", r"(devices|server)/"),
@@ -57,7 +60,7 @@ def layer_of(path):
     if path.split("/")[0] in FREE:
         return None
     for index, layer in enumerate(LAYERS):
-        if path.startswith(layer + "/"):
+        if path == layer or path.startswith(layer + "/"):
             return index
     return -1
 
@@ -101,6 +104,10 @@ EXAMPLES = (
     ("devices/cpu/device.cc", "llvm/ExecutionEngine/JITLink/JITLink.h", True),
     ("devices/cuda/device.cc", "llvm/IR/Module.h", False),
     ("devices/cpu/device.h", "engine/llvm/kernel_image.h", True),
+    ("engine/lower/program.h", "engine/llvm/kernel_image.h", True),
+    ("engine/lower/program.h", "engine/llvm/compiler.h", False),
+    ("engine/llvm/kernel_image.h", "engine/lower/program.h", False),
+    ("engine/llvm/kernel_image.cc", "engine/llvm/kernel_image.h", True),
     ("devices/cpu/device.h", "engine/llvm/compiler.h", False),
     ("devices/device.h", "engine/uop/uop.h", False),
     ("engine/uop/wire.cc", "proto/beamd/v1/ast.pb.h", True),
