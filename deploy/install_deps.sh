@@ -4,7 +4,7 @@ set -euo pipefail
 
 packages=(
   # the build
-  bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto bazel-skylib g++ git pkg-config
+  bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto bazel-skylib g++ git
   protobuf-compiler protobuf-compiler-grpc python3
   # libraries
   libabsl-dev libbenchmark-dev libgmock-dev libgrpc++-dev libgtest-dev liblld-22-dev libprotobuf-dev
