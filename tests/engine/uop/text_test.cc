@@ -107,9 +107,7 @@ TEST(Text, EveryOpComesBack) {
 }
 
 TEST(Text, TakesCommentsSpacesAndAnyNumbers) {
-  EXPECT_EQ(Reprinted("%7=CONST int32 1
-"), "%0 = CONST int32 1
-");
+  EXPECT_EQ(Reprinted("%7=CONST int32 1\r\n"), "%0 = CONST int32 1\n");
   EXPECT_EQ(Reprinted("# a graph\n\n  %7=CONST int32 1 # one\n%3 = NEG  int32(%7)"),
             "%0 = CONST int32 1\n%1 = NEG int32 (%0)\n");
 }
