@@ -1,0 +1,116 @@
+// Owns the daemon's children: starts them, hands them tasks, ends and replaces those that overrun,
+// crash, swell or talk nonsense. One thread forks, waits and kills; it lives as long as the object.
+//
+// A pool is a number of like children. Each has at most one task at a time, so a task's limit counts
+// its running, never its queueing. Tasks of one owner run in the order of their submission; owners
+// take turns.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/workers/frames.pb.h"
+
+namespace beamd {
+
+struct PoolOptions {
+  std::string name;  // "worker", "runner"
+  int children = 1;
+  // argv behind the program's name.
+  std::vector<std::string> args;
+  std::vector<int> cores;
+  // Resident memory past which a child is killed, and replaced after its task; 0: no limit.
+  int64_t memory_limit_bytes = 0;
+  int64_t recycle_bytes = 0;
+  int64_t address_space_bytes = 0;
+  // Tasks after which a child is replaced; 0: never.
+  int64_t recycle_tasks = 0;
+  // Contexts that a child keeps; the longest unused goes first.
+  int contexts = 8;
+};
+
+// How a task ended.
+enum class TaskOutcome : uint8_t {
+  kDone,        // reply holds the child's answer
+  kTimeout,     // overran its limit; the child was killed
+  kCrash,       // the child died
+  kMemory,      // the child passed its memory limit
+  kGarbage,     // the child's answer was no frame, or not to this task
+  kCancelled,   // its owner was cancelled
+  kUnavailable  // children of this pool don't start
+};
+const char* Name(TaskOutcome outcome);
+
+struct TaskEnd {
+  TaskOutcome outcome = TaskOutcome::kDone;
+  std::string detail;
+  internal::Frame reply;
+  absl::Duration ran;
+};
+
+struct PoolTask {
+  // Tasks of one job share an owner; cancelling is by owner.
+  uint64_t owner = 0;
+  // Sent to a child before its first task that names it; its id is unique in the daemon.
+  std::shared_ptr<const internal::AddContext> context;
+  internal::Frame request;
+  absl::Duration limit = absl::InfiniteDuration();
+  // Called once, on the supervisor's thread: must not block, may submit.
+  std::function<void(TaskEnd)> done;
+  // Set by the supervisor: its child was killed from outside, so it is given a second one.
+  bool retried = false;
+};
+
+struct ChildState {
+  int64_t pid = 0;
+  uint64_t tasks_done = 0;
+  bool busy = false;
+  int64_t resident_bytes = 0;
+};
+
+struct PoolState {
+  std::vector<ChildState> children;
+  uint64_t tasks_done = 0;
+  // Children that ended, by reason: "timeout", "crash", "memory", "garbage", "recycled", "cancelled".
+  std::map<std::string, uint64_t> replaced;
+  // What the newest child that started said of itself.
+  std::optional<internal::Hello> hello;
+};
+
+using PoolId = int;
+
+// Thread-safe.
+class Supervisor {
+ public:
+  Supervisor();
+  // Kills every child; tasks that have not ended end as cancelled.
+  ~Supervisor();
+
+  // Starts the children.
+  PoolId AddPool(PoolOptions options);
+  // Until a child of the pool has said hello. Unavailable where none does.
+  absl::StatusOr<internal::Hello> WaitForHello(PoolId pool, absl::Duration timeout);
+
+  void Submit(PoolId pool, PoolTask task);
+  // Ends the owner's queued tasks now, and its running ones a moment later by killing their children.
+  void Cancel(uint64_t owner);
+  // Forgets a context in every child that holds it.
+  void DropContext(uint64_t context);
+
+  PoolState State(PoolId pool) const;
+  // A number no one else was given: for owners and contexts.
+  uint64_t NewId();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace beamd

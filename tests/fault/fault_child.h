@@ -1,0 +1,33 @@
+// A child that does to itself what bad candidates do. Serves the frames of a compile worker and of a
+// runner; the axis of a candidate's first opt says what happens.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/kernel/opt.h"
+
+namespace beamd {
+
+enum class Fault : int32_t {
+  kNone,
+  kAbort,
+  kDivideByZero,  // in machine code
+  kJumpToNull,
+  kLoop,
+  kAllocateTouched,   // without end
+  kAllocateReserved,  // without end, address space only
+  kGarbageLength,
+  kGarbageBytes,
+  kWrongTask,
+  kSleep,  // `amount` milliseconds, then answers
+  kListDescriptors,
+};
+
+// A candidate that meets this fault.
+std::vector<Opt> Faulty(Fault fault, int32_t amount = 0);
+
+// If this process was started as a child: serves until the daemon goes, and exits. Call first in main.
+void MaybeRunFaultChild(int argc, char** argv);
+
+}  // namespace beamd
