@@ -1,0 +1,317 @@
+#include "server/store/store.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "rocksdb/db.h"
+#include "rocksdb/options.h"
+#include "rocksdb/write_batch.h"
+
+namespace beamd {
+namespace {
+
+// First byte of a key.
+constexpr char kMeta = 'm';
+constexpr char kRecord = 'r';
+constexpr char kByKernel = 'k';
+constexpr char kGraph = 'g';
+constexpr char kTiming = 't';
+constexpr char kJob = 'j';
+constexpr char kOpenJob = 'o';
+
+constexpr absl::string_view kSchemaKey = "mschema";
+// First byte of a value that holds a message.
+constexpr char kMessageV1 = 1;
+
+absl::Status ToStatus(const rocksdb::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  const std::string text = absl::StrCat("store: ", status.ToString());
+  if (status.IsCorruption()) return absl::DataLossError(text);
+  if (status.IsNoSpace()) return absl::ResourceExhaustedError(text);
+  return absl::InternalError(text);
+}
+
+rocksdb::Slice Slice(absl::string_view s) { return {s.data(), s.size()}; }
+absl::string_view View(const rocksdb::Slice& s) { return {s.data(), s.size()}; }
+
+absl::string_view Bytes(const Digest& digest) {
+  return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
+}
+
+std::string Key(char space, absl::string_view a, absl::string_view b = "") {
+  return absl::StrCat(absl::string_view(&space, 1), a, b);
+}
+
+// Big-endian, so that generations sort.
+std::string BigEndian(uint64_t value) {
+  std::string bytes(8, '\0');
+  for (int i = 0; i < 8; ++i) bytes[7 - i] = static_cast<char>(value >> (8 * i));
+  return bytes;
+}
+
+std::string Encode(const google::protobuf::MessageLite& message) {
+  std::string bytes(1, kMessageV1);
+  message.AppendToString(&bytes);
+  return bytes;
+}
+
+template <typename Message>
+absl::StatusOr<Message> Decode(absl::string_view value) {
+  Message message;
+  if (value.empty() || value[0] != kMessageV1 ||
+      !message.ParseFromArray(value.data() + 1, static_cast<int>(value.size()) - 1)) {
+    return absl::DataLossError("store: a value that does not parse");
+  }
+  return message;
+}
+
+rocksdb::Options DbOptions() {
+  rocksdb::Options options;
+  options.create_if_missing = true;
+  options.write_buffer_size = size_t{8} << 20;
+  options.max_open_files = 256;
+  options.keep_log_file_num = 2;
+  options.info_log_level = rocksdb::WARN_LEVEL;
+  options.is_fd_close_on_exec = true;
+  return options;
+}
+
+rocksdb::WriteOptions Synced() {
+  rocksdb::WriteOptions options;
+  options.sync = true;
+  return options;
+}
+
+}  // namespace
+
+const std::vector<StoreMigration>& StoreMigrations() {
+  static const std::vector<StoreMigration> migrations;
+  return migrations;
+}
+
+class Store::Impl {
+ public:
+  explicit Impl(std::unique_ptr<rocksdb::DB> db) : db_(std::move(db)) {}
+
+  absl::Status Migrate(const std::vector<StoreMigration>& migrations) {
+    const uint64_t current = migrations.size() + 1;
+    BEAMD_ASSIGN_OR_RETURN(const std::optional<std::string> stored, Get(std::string(kSchemaKey)));
+    uint64_t schema = current;  // of an empty store
+    if (stored && !absl::SimpleAtoi(*stored, &schema)) {
+      return absl::DataLossError("store: its schema is no number");
+    }
+    if (schema > current) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the store has schema ", schema, ", this beamd knows up to ", current));
+    }
+    rocksdb::WriteBatch batch;
+    if (schema < current) {
+      BEAMD_RETURN_IF_ERROR(Scan("", [&](absl::string_view key, absl::string_view value) {
+        return Rewrite({std::string(key), std::string(value)}, schema, migrations, batch);
+      }));
+    }
+    if (stored && schema == current) return absl::OkStatus();
+    batch.Put(Slice(kSchemaKey), absl::StrCat(current));
+    return ToStatus(db_->Write(Synced(), &batch));
+  }
+
+  absl::StatusOr<v1::Record> PutRecord(v1::Record record, const v1::Graph& graph) {
+    BEAMD_ASSIGN_OR_RETURN(const Digest key, Digest::FromHex(record.key()));
+    BEAMD_ASSIGN_OR_RETURN(const Digest kernel, Digest::FromHex(record.kernel_hash()));
+    MutexLock lock(generations_);
+    BEAMD_ASSIGN_OR_RETURN(const std::optional<v1::Record> newest, FindRecord(key, 0));
+    record.set_generation(newest ? newest->generation() + 1 : 1);
+    rocksdb::WriteBatch batch;
+    batch.Put(Key(kRecord, Bytes(key), BigEndian(record.generation())), Encode(record));
+    batch.Put(Key(kByKernel, Bytes(kernel), Bytes(key)), "");
+    batch.Put(Key(kGraph, Bytes(kernel)), Encode(graph));
+    BEAMD_RETURN_IF_ERROR(ToStatus(db_->Write(Synced(), &batch)));
+    return record;
+  }
+
+  absl::StatusOr<std::optional<v1::Record>> FindRecord(const Digest& key, uint64_t generation) {
+    if (generation != 0) {
+      return Find<v1::Record>(Key(kRecord, Bytes(key), BigEndian(generation)));
+    }
+    const std::string prefix = Key(kRecord, Bytes(key));
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}));
+    it->SeekForPrev(absl::StrCat(prefix, BigEndian(~uint64_t{0})));
+    if (!it->Valid() || !absl::StartsWith(View(it->key()), prefix)) {
+      BEAMD_RETURN_IF_ERROR(ToStatus(it->status()));
+      return std::nullopt;
+    }
+    return Decode<v1::Record>(View(it->value()));
+  }
+
+  absl::StatusOr<std::vector<v1::Record>> RecordsOf(const Digest& kernel) {
+    const std::string prefix = Key(kByKernel, Bytes(kernel));
+    std::vector<v1::Record> records;
+    BEAMD_RETURN_IF_ERROR(Scan(prefix, [&](absl::string_view key, absl::string_view) {
+      return AppendNewest(key.substr(prefix.size()), records);
+    }));
+    return records;
+  }
+
+  absl::StatusOr<std::vector<v1::Record>> ListRecords(const std::optional<Digest>& after,
+                                                      int limit) {
+    std::vector<v1::Record> records;
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}));
+    // Behind every generation of a key.
+    const std::string last(9, '\xff');
+    it->Seek(after ? Key(kRecord, Bytes(*after), last) : std::string(1, kRecord));
+    while (it->Valid() && View(it->key())[0] == kRecord &&
+           static_cast<int>(records.size()) < limit) {
+      const std::string key(View(it->key()).substr(1, sizeof(Digest)));
+      BEAMD_RETURN_IF_ERROR(AppendNewest(key, records));
+      it->Seek(Key(kRecord, key, last));
+    }
+    BEAMD_RETURN_IF_ERROR(ToStatus(it->status()));
+    return records;
+  }
+
+  absl::Status PutJob(const internal::StoredJob& job) {
+    rocksdb::WriteBatch batch;
+    batch.Put(Key(kJob, job.id()), Encode(job));
+    if (job.state() == internal::StoredJob::ACCEPTED) {
+      batch.Put(Key(kOpenJob, job.id()), "");
+    } else {
+      batch.Delete(Key(kOpenJob, job.id()));
+    }
+    return ToStatus(db_->Write(Synced(), &batch));
+  }
+
+  absl::StatusOr<std::vector<internal::StoredJob>> UnfinishedJobs() {
+    std::vector<internal::StoredJob> jobs;
+    const std::string prefix(1, kOpenJob);
+    BEAMD_RETURN_IF_ERROR(
+        Scan(prefix, [&](absl::string_view key, absl::string_view) -> absl::Status {
+          BEAMD_ASSIGN_OR_RETURN(std::optional<internal::StoredJob> job,
+                                 Find<internal::StoredJob>(Key(kJob, key.substr(1))));
+          if (job) jobs.push_back(*std::move(job));
+          return absl::OkStatus();
+        }));
+    return jobs;
+  }
+
+  absl::Status Put(const std::string& key, const std::string& value) {
+    return ToStatus(db_->Put({}, key, value));
+  }
+
+  template <typename Message>
+  absl::StatusOr<std::optional<Message>> Find(const std::string& key) {
+    BEAMD_ASSIGN_OR_RETURN(const std::optional<std::string> value, Get(key));
+    if (!value) return std::nullopt;
+    return Decode<Message>(*value);
+  }
+
+ private:
+  absl::StatusOr<std::optional<std::string>> Get(const std::string& key) {
+    std::string value;
+    const rocksdb::Status status = db_->Get({}, key, &value);
+    if (status.IsNotFound()) return std::nullopt;
+    BEAMD_RETURN_IF_ERROR(ToStatus(status));
+    return value;
+  }
+
+  template <typename Visit>
+  absl::Status Scan(const std::string& prefix, Visit visit) {
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}));
+    for (it->Seek(prefix); it->Valid() && absl::StartsWith(View(it->key()), prefix); it->Next()) {
+      BEAMD_RETURN_IF_ERROR(visit(View(it->key()), View(it->value())));
+    }
+    return ToStatus(it->status());
+  }
+
+  absl::Status AppendNewest(absl::string_view key_bytes, std::vector<v1::Record>& records) {
+    Digest key;
+    if (key_bytes.size() != key.bytes.size()) return absl::DataLossError("store: a key too short");
+    std::copy(key_bytes.begin(), key_bytes.end(), key.bytes.begin());
+    BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Record> record, FindRecord(key, 0));
+    if (record) records.push_back(*std::move(record));
+    return absl::OkStatus();
+  }
+
+  static absl::Status Rewrite(StoreEntry entry, uint64_t schema,
+                              const std::vector<StoreMigration>& migrations,
+                              rocksdb::WriteBatch& batch) {
+    if (entry.key[0] == kMeta) return absl::OkStatus();
+    batch.Delete(entry.key);
+    std::vector<StoreEntry> entries = {std::move(entry)};
+    for (uint64_t i = schema - 1; i < migrations.size(); ++i) {
+      std::vector<StoreEntry> next;
+      for (StoreEntry& from : entries) {
+        BEAMD_ASSIGN_OR_RETURN(std::vector<StoreEntry> to, migrations[i](std::move(from)));
+        std::move(to.begin(), to.end(), std::back_inserter(next));
+      }
+      entries = std::move(next);
+    }
+    for (const StoreEntry& e : entries) batch.Put(e.key, e.value);
+    return absl::OkStatus();
+  }
+
+  const std::unique_ptr<rocksdb::DB> db_;
+  Mutex generations_;  // held from reading the newest generation to writing the next
+};
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory,
+                                                   const std::vector<StoreMigration>& migrations) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("store ", directory, " can't be made: ", error.message()));
+  }
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status status = rocksdb::DB::Open(DbOptions(), directory, &db);
+  if (status.IsIOError() && absl::StrContains(status.ToString(), "lock")) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("store ", directory, " is in use by another beamd"));
+  }
+  BEAMD_RETURN_IF_ERROR(ToStatus(status));
+  auto impl = std::make_unique<Impl>(std::unique_ptr<rocksdb::DB>(db));
+  BEAMD_RETURN_IF_ERROR(impl->Migrate(migrations));
+  return std::unique_ptr<Store>(new Store(std::move(impl)));
+}
+
+Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Store::~Store() = default;
+
+absl::StatusOr<v1::Record> Store::PutRecord(v1::Record record, const v1::Graph& graph) {
+  return impl_->PutRecord(std::move(record), graph);
+}
+absl::StatusOr<std::optional<v1::Record>> Store::FindRecord(const Digest& key,
+                                                            uint64_t generation) {
+  return impl_->FindRecord(key, generation);
+}
+absl::StatusOr<std::vector<v1::Record>> Store::RecordsOf(const Digest& kernel) {
+  return impl_->RecordsOf(kernel);
+}
+absl::StatusOr<std::vector<v1::Record>> Store::ListRecords(const std::optional<Digest>& after,
+                                                           int limit) {
+  return impl_->ListRecords(after, limit);
+}
+absl::StatusOr<std::optional<v1::Graph>> Store::FindGraph(const Digest& kernel) {
+  return impl_->Find<v1::Graph>(Key(kGraph, Bytes(kernel)));
+}
+absl::Status Store::PutTiming(const Digest& key, const internal::StoredTiming& timing) {
+  return impl_->Put(Key(kTiming, Bytes(key)), Encode(timing));
+}
+absl::StatusOr<std::optional<internal::StoredTiming>> Store::FindTiming(const Digest& key) {
+  return impl_->Find<internal::StoredTiming>(Key(kTiming, Bytes(key)));
+}
+absl::Status Store::PutJob(const internal::StoredJob& job) { return impl_->PutJob(job); }
+absl::StatusOr<std::optional<internal::StoredJob>> Store::FindJob(const std::string& id) {
+  return impl_->Find<internal::StoredJob>(Key(kJob, id));
+}
+absl::StatusOr<std::vector<internal::StoredJob>> Store::UnfinishedJobs() {
+  return impl_->UnfinishedJobs();
+}
+
+}  // namespace beamd

@@ -1,0 +1,68 @@
+// What survives a restart: records, the graphs they are for, timings of candidates, jobs.
+// README.md specifies every byte of keys and values.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/base/hash.h"
+#include "engine/base/mutex.h"
+#include "proto/beamd/v1/ast.pb.h"
+#include "proto/beamd/v1/tuning.pb.h"
+#include "server/store/stored.pb.h"
+
+namespace beamd {
+
+struct StoreEntry {
+  std::string key, value;
+};
+// Takes one entry of a store from a schema to the next: what stands in its place.
+using StoreMigration = std::function<absl::StatusOr<std::vector<StoreEntry>>(StoreEntry)>;
+// Migration i leads from schema i + 1 to i + 2; the current schema is their number + 1.
+const std::vector<StoreMigration>& StoreMigrations();
+
+// Thread-safe. What a call wrote is synced when it returns, but for timings.
+class Store {
+ public:
+  // Makes the directory if need be, migrates an older schema. FailedPrecondition where another
+  // process holds it, or where a newer beamd wrote it.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(
+      const std::string& directory,
+      const std::vector<StoreMigration>& migrations = StoreMigrations());
+  ~Store();
+
+  // Writes `record` as the next generation of its key, with the graph, and returns it with its
+  // generation. Earlier generations stay.
+  absl::StatusOr<v1::Record> PutRecord(v1::Record record, const v1::Graph& graph);
+  // The newest generation, or the one asked for.
+  absl::StatusOr<std::optional<v1::Record>> FindRecord(const Digest& key, uint64_t generation = 0);
+  // The newest record of every key of this kernel, in the order of keys.
+  absl::StatusOr<std::vector<v1::Record>> RecordsOf(const Digest& kernel);
+  // The newest record of up to `limit` keys, from the first key behind `after`.
+  absl::StatusOr<std::vector<v1::Record>> ListRecords(const std::optional<Digest>& after,
+                                                      int limit);
+  absl::StatusOr<std::optional<v1::Graph>> FindGraph(const Digest& kernel);
+
+  // Not synced: a lost timing costs one more measurement.
+  absl::Status PutTiming(const Digest& key, const internal::StoredTiming& timing);
+  absl::StatusOr<std::optional<internal::StoredTiming>> FindTiming(const Digest& key);
+
+  absl::Status PutJob(const internal::StoredJob& job);
+  absl::StatusOr<std::optional<internal::StoredJob>> FindJob(const std::string& id);
+  // Jobs that a daemon accepted and did not end, oldest first.
+  absl::StatusOr<std::vector<internal::StoredJob>> UnfinishedJobs();
+
+ private:
+  class Impl;
+  explicit Store(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace beamd

@@ -1,0 +1,253 @@
+#include "server/store/store.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+
+namespace beamd {
+namespace {
+
+using ::google::protobuf::util::MessageDifferencer;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Digest Named(absl::string_view name) { return HashBytes(name); }
+
+v1::Record MakeRecord(const Digest& key, const Digest& kernel, double best_s = 1) {
+  v1::Record record;
+  record.set_key(key.Hex());
+  record.set_kernel_hash(kernel.Hex());
+  record.set_best_s(best_s);
+  return record;
+}
+
+v1::Graph SomeGraph() {
+  v1::Graph graph;
+  graph.add_nodes()->set_op(v1::OP_SINK);
+  return graph;
+}
+
+class StoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::remove_all(directory_);
+    Reopen();
+  }
+  void Reopen() {
+    store_.reset();
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory_);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+
+  const std::string directory_ = absl::StrCat(
+      testing::TempDir(), "store.", testing::UnitTest::GetInstance()->current_test_info()->name());
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(StoreTest, KeepsRecordsAndGraphsOverARestart) {
+  ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("a"), Named("k"), 0.5), SomeGraph()).ok());
+  Reopen();
+  const auto record = *store_->FindRecord(Named("a"));
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->best_s(), 0.5);
+  const auto graph = *store_->FindGraph(Named("k"));
+  ASSERT_TRUE(graph);
+  EXPECT_TRUE(MessageDifferencer::Equals(*graph, SomeGraph()));
+  EXPECT_FALSE(*store_->FindRecord(Named("b")));
+  EXPECT_FALSE(*store_->FindGraph(Named("b")));
+}
+
+TEST_F(StoreTest, ANewRecordOfAKeyIsANewGenerationAndTheOldOneStays) {
+  const Digest key = Named("a");
+  EXPECT_EQ(store_->PutRecord(MakeRecord(key, Named("k"), 3), SomeGraph())->generation(), 1);
+  EXPECT_EQ(store_->PutRecord(MakeRecord(key, Named("k"), 2), SomeGraph())->generation(), 2);
+  Reopen();
+  EXPECT_EQ(store_->PutRecord(MakeRecord(key, Named("k"), 1), SomeGraph())->generation(), 3);
+  EXPECT_EQ((*store_->FindRecord(key))->best_s(), 1);
+  EXPECT_EQ((*store_->FindRecord(key, 1))->best_s(), 3);
+  EXPECT_EQ((*store_->FindRecord(key, 2))->best_s(), 2);
+  EXPECT_FALSE(*store_->FindRecord(key, 4));
+}
+
+TEST_F(StoreTest, ListsTheNewestOfEachKeyPageByPage) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 7; ++i) {
+    const Digest key = Named(absl::StrCat(i));
+    keys.push_back(key.Hex());
+    for (int generation = 0; generation <= i; ++generation) {
+      ASSERT_TRUE(store_->PutRecord(MakeRecord(key, Named("k")), SomeGraph()).ok());
+    }
+  }
+  std::sort(keys.begin(), keys.end());
+  std::vector<std::string> listed;
+  std::optional<Digest> after;
+  while (true) {
+    const std::vector<v1::Record> page = *store_->ListRecords(after, 3);
+    if (page.empty()) break;
+    for (const v1::Record& record : page) {
+      listed.push_back(record.key());
+      EXPECT_EQ(HashBytes(absl::StrCat(record.generation() - 1)).Hex(), record.key());
+    }
+    after = *Digest::FromHex(page.back().key());
+  }
+  EXPECT_EQ(listed, keys);
+}
+
+TEST_F(StoreTest, FindsTheRecordsOfAKernel) {
+  ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("a"), Named("k1")), SomeGraph()).ok());
+  ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("b"), Named("k2")), SomeGraph()).ok());
+  ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("b"), Named("k2")), SomeGraph()).ok());
+  const std::vector<v1::Record> records = *store_->RecordsOf(Named("k2"));
+  ASSERT_EQ(records.size(), 1);
+  EXPECT_EQ(records[0].key(), Named("b").Hex());
+  EXPECT_EQ(records[0].generation(), 2);
+  EXPECT_TRUE(store_->RecordsOf(Named("k3"))->empty());
+}
+
+TEST_F(StoreTest, RefusesARecordWithoutAKey) {
+  EXPECT_EQ(store_->PutRecord(v1::Record(), SomeGraph()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(StoreTest, KeepsTimings) {
+  internal::StoredTiming timing;
+  timing.set_best_s(0.25);
+  ASSERT_TRUE(store_->PutTiming(Named("t"), timing).ok());
+  Reopen();
+  EXPECT_EQ((*store_->FindTiming(Named("t")))->best_s(), 0.25);
+  EXPECT_FALSE(*store_->FindTiming(Named("u")));
+}
+
+TEST_F(StoreTest, KnowsWhichJobsWereNotEnded) {
+  for (const char* id : {"1", "2", "3"}) {
+    internal::StoredJob job;
+    job.set_id(id);
+    job.set_state(internal::StoredJob::ACCEPTED);
+    ASSERT_TRUE(store_->PutJob(job).ok());
+  }
+  internal::StoredJob ended;
+  ended.set_id("2");
+  ended.set_state(internal::StoredJob::FINISHED);
+  ASSERT_TRUE(store_->PutJob(ended).ok());
+  Reopen();
+  std::vector<std::string> open;
+  const std::vector<internal::StoredJob> unfinished = *store_->UnfinishedJobs();
+  for (const internal::StoredJob& job : unfinished) open.push_back(job.id());
+  EXPECT_THAT(open, ElementsAre("1", "3"));
+  EXPECT_EQ((*store_->FindJob("2"))->state(), internal::StoredJob::FINISHED);
+  EXPECT_FALSE(*store_->FindJob("4"));
+}
+
+TEST_F(StoreTest, ASecondOneOnTheSameDirectoryIsRefused) {
+  const absl::Status status = Store::Open(directory_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("in use by another beamd"));
+}
+
+TEST_F(StoreTest, ADirectoryThatCannotBeMadeIsRefused) {
+  EXPECT_EQ(Store::Open("/proc/no/store").status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StoreTest, MigratesAnOlderSchemaAndRefusesANewerOne) {
+  ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("a"), Named("k")), SomeGraph()).ok());
+  ASSERT_TRUE(store_->PutTiming(Named("t"), {}).ok());
+  store_.reset();
+  // To schema 2: records get a label. To schema 3: timings go.
+  std::vector<StoreMigration> migrations = StoreMigrations();
+  migrations.push_back([](StoreEntry entry) -> absl::StatusOr<std::vector<StoreEntry>> {
+    if (entry.key[0] != 'r') return std::vector<StoreEntry>{entry};
+    v1::Record record;
+    record.ParseFromString(entry.value.substr(1));
+    record.set_label("migrated");
+    return std::vector<StoreEntry>{{entry.key, "\1" + record.SerializeAsString()}};
+  });
+  migrations.push_back([](StoreEntry entry) -> absl::StatusOr<std::vector<StoreEntry>> {
+    if (entry.key[0] == 't') return std::vector<StoreEntry>{};
+    return std::vector<StoreEntry>{entry};
+  });
+  for (int opens = 0; opens < 2; ++opens) {
+    absl::StatusOr<std::unique_ptr<Store>> newer = Store::Open(directory_, migrations);
+    ASSERT_TRUE(newer.ok()) << newer.status();
+    EXPECT_EQ((*(*newer)->FindRecord(Named("a")))->label(), "migrated");
+    EXPECT_EQ((*(*newer)->RecordsOf(Named("k")))[0].label(), "migrated");
+    EXPECT_FALSE(*(*newer)->FindTiming(Named("t")));
+  }
+  const absl::Status status = Store::Open(directory_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("schema 3"));
+}
+
+TEST_F(StoreTest, AMigrationThatFailsChangesNothing) {
+  ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("a"), Named("k")), SomeGraph()).ok());
+  store_.reset();
+  std::vector<StoreMigration> migrations = StoreMigrations();
+  migrations.push_back([](StoreEntry entry) -> absl::StatusOr<std::vector<StoreEntry>> {
+    if (entry.key[0] == 'r') return absl::DataLossError("no");
+    return std::vector<StoreEntry>{};
+  });
+  EXPECT_FALSE(Store::Open(directory_, migrations).ok());
+  Reopen();
+  EXPECT_TRUE(*store_->FindRecord(Named("a")));
+  EXPECT_TRUE(*store_->FindGraph(Named("k")));
+}
+
+// In a process of its own: writes records until it is killed, telling each key once it is written.
+[[noreturn]] void WriteForEver(const std::string& directory) {
+  const std::unique_ptr<Store> store = *Store::Open(directory);
+  for (int i = 0;; ++i) {
+    const Digest key = Named(absl::StrCat("killed", i));
+    if (!store->PutRecord(MakeRecord(key, Named("k"), i), SomeGraph()).ok()) std::abort();
+    std::printf("%d\n", i);
+    std::fflush(stdout);
+  }
+}
+
+TEST_F(StoreTest, WhatWasToldSurvivesKill9) {
+  store_.reset();
+  int out[2];
+  ASSERT_EQ(pipe2(out, O_CLOEXEC), 0);
+  const pid_t writer = fork();
+  if (writer == 0) {
+    dup2(out[1], STDOUT_FILENO);
+    execl("/proc/self/exe", "store_test", "write-for-ever", directory_.c_str(), nullptr);
+    _exit(1);
+  }
+  close(out[1]);
+  FILE* lines = fdopen(out[0], "r");
+  int told = -1;
+  while (told < 50) ASSERT_EQ(std::fscanf(lines, "%d", &told), 1);
+  kill(writer, SIGKILL);
+  waitpid(writer, nullptr, 0);
+  while (std::fscanf(lines, "%d", &told) == 1) {
+  }
+  std::fclose(lines);
+  Reopen();
+  for (int i = 0; i <= told; ++i) {
+    const auto record = *store_->FindRecord(Named(absl::StrCat("killed", i)));
+    ASSERT_TRUE(record) << i << " of " << told;
+    EXPECT_EQ(record->best_s(), i);
+  }
+}
+
+}  // namespace
+}  // namespace beamd
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "write-for-ever") beamd::WriteForEver(argv[2]);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
