@@ -1,6 +1,11 @@
 #include "engine/dtype/dtype.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
 #include <iterator>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 
@@ -42,6 +47,92 @@ int64_t WrapInt(int64_t value, Scalar s) {
   const int shift = 64 - Bits(s);
   const uint64_t top = static_cast<uint64_t>(value) << shift;
   return IsSigned(s) ? static_cast<int64_t>(top) >> shift : static_cast<int64_t>(top >> shift);
+}
+
+double RoundToFloat(double value, Scalar s) {
+  switch (s) {
+    case Scalar::kFloat32:
+      return static_cast<double>(static_cast<float>(value));
+    case Scalar::kFloat16:
+    case Scalar::kBFloat16: {
+      if (!std::isfinite(value) || value == 0) return value;
+      // Mantissa bits with the hidden one; least exponent of a normal number.
+      const int precision = s == Scalar::kFloat16 ? 11 : 8;
+      const int min_exponent = s == Scalar::kFloat16 ? -14 : -126;
+      const double max = s == Scalar::kFloat16 ? 65504.0 : 0x1.FEp127;
+      const int exponent = std::max(std::ilogb(value), min_exponent);
+      const double ulp = std::ldexp(1.0, exponent - precision + 1);
+      const double rounded = std::nearbyint(value / ulp) * ulp;
+      return std::abs(rounded) > max ? std::copysign(HUGE_VAL, value) : rounded;
+    }
+    default:
+      return value;
+  }
+}
+
+namespace {
+
+// The bits of a value of `s`, at the low end.
+uint64_t EncodeFloat(double value, Scalar s) {
+  value = RoundToFloat(value, s);
+  if (s == Scalar::kFloat64) return std::bit_cast<uint64_t>(value);
+  const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  if (s == Scalar::kFloat32) return bits;
+  if (s == Scalar::kBFloat16) return std::isnan(value) ? 0x7FC0 : bits >> 16;
+  const uint32_t sign = std::signbit(value) ? 0x8000 : 0;
+  if (std::isnan(value)) return 0x7E00;
+  if (std::isinf(value)) return sign | 0x7C00;
+  const double magnitude = std::abs(value);
+  if (magnitude < 0x1p-14) return sign | static_cast<uint32_t>(magnitude * 0x1p24);
+  const int exponent = std::ilogb(magnitude);
+  // Exponent and fraction of a normal number, added: the hidden bit adds one to the exponent.
+  return sign | ((exponent + 14) * 1024 + static_cast<int>(std::ldexp(magnitude, 10 - exponent)));
+}
+
+double DecodeFloat(uint64_t bits, Scalar s) {
+  switch (s) {
+    case Scalar::kFloat64:
+      return std::bit_cast<double>(bits);
+    case Scalar::kFloat32:
+      return std::bit_cast<float>(static_cast<uint32_t>(bits));
+    case Scalar::kBFloat16:
+      return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    default:
+      break;
+  }
+  const int exponent = static_cast<int>(bits >> 10 & 31);
+  const auto fraction = static_cast<double>(bits & 1023);
+  double magnitude =
+      exponent == 0 ? fraction * 0x1p-24 : std::ldexp(1024 + fraction, exponent - 25);
+  if (exponent == 31) {
+    magnitude = fraction != 0 ? std::numeric_limits<double>::quiet_NaN()
+                              : std::numeric_limits<double>::infinity();
+  }
+  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+}  // namespace
+
+double LoadFloat(const void* at, Scalar s) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, at, SizeBytes(s));
+  return DecodeFloat(bits, s);
+}
+
+void StoreFloat(double value, Scalar s, void* at) {
+  const uint64_t bits = EncodeFloat(value, s);
+  std::memcpy(at, &bits, SizeBytes(s));
+}
+
+int64_t LoadInt(const void* at, Scalar s) {
+  int64_t value = 0;
+  std::memcpy(&value, at, SizeBytes(s));
+  return WrapInt(value, s);
+}
+
+void StoreInt(int64_t value, Scalar s, void* at) {
+  value = WrapInt(value, s);
+  std::memcpy(at, &value, SizeBytes(s));
 }
 
 std::optional<Scalar> ScalarFromName(absl::string_view name) {

@@ -54,6 +54,13 @@ int64_t MaxInt(Scalar s);
 // `value` wrapped to the width of `s` (two's complement), sign- or zero-extended to 64 bits; for
 // bool, value != 0. Identity for floats.
 int64_t WrapInt(int64_t value, Scalar s);
+// `value` rounded to the nearest value of a float scalar, ties to even; NaN stays NaN.
+double RoundToFloat(double value, Scalar s);
+// Elements in memory, little-endian: floats (a store rounds), and integers and bool (a store wraps).
+double LoadFloat(const void* at, Scalar s);
+void StoreFloat(double value, Scalar s, void* at);
+int64_t LoadInt(const void* at, Scalar s);
+void StoreInt(int64_t value, Scalar s, void* at);
 // "float32", "bool", ...
 absl::string_view Name(Scalar s);
 std::optional<Scalar> ScalarFromName(absl::string_view name);

@@ -238,27 +238,6 @@ UOp UOp::ConstLike(int64_t value) const { return graph().Const(dtype(), value); 
 
 UOp UOp::WithSrc(std::span<const UOp> src) const { return graph().Make(op(), dtype(), src, arg()); }
 
-double RoundToFloat(double value, Scalar s) {
-  switch (s) {
-    case Scalar::kFloat32:
-      return static_cast<double>(static_cast<float>(value));
-    case Scalar::kFloat16:
-    case Scalar::kBFloat16: {
-      if (!std::isfinite(value) || value == 0) return value;
-      // Mantissa bits with the hidden one; least exponent of a normal number.
-      const int precision = s == Scalar::kFloat16 ? 11 : 8;
-      const int min_exponent = s == Scalar::kFloat16 ? -14 : -126;
-      const double max = s == Scalar::kFloat16 ? 65504.0 : 0x1.FEp127;
-      const int exponent = std::max(std::ilogb(value), min_exponent);
-      const double ulp = std::ldexp(1.0, exponent - precision + 1);
-      const double rounded = std::nearbyint(value / ulp) * ulp;
-      return std::abs(rounded) > max ? std::copysign(HUGE_VAL, value) : rounded;
-    }
-    default:
-      return value;
-  }
-}
-
 UOp Alu(Op op, UOp a) { return a.graph().Make(op, a.dtype(), {a}); }
 
 UOp Alu(Op op, UOp a, UOp b) {

@@ -148,9 +148,6 @@ inline std::vector<UOp> Toposort(UOp root) { return Toposort(std::span<const UOp
 // `u` with nodes replaced: replacement[i] stands for nodes[i]. Nothing is simplified.
 UOp Substitute(UOp u, std::span<const UOp> nodes, std::span<const UOp> replacement);
 
-// `value` rounded to the nearest value of a float scalar, ties to even; NaN stays NaN.
-double RoundToFloat(double value, Scalar s);
-
 // a op b in a's graph. The result has a's dtype; comparisons give bool with a's lanes.
 UOp Alu(Op op, UOp a);
 UOp Alu(Op op, UOp a, UOp b);

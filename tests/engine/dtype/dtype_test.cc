@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
 
 namespace beamd {
 namespace {
@@ -25,6 +30,104 @@ TEST(WrapInt, MakesBoolOfAnyNonZero) {
   EXPECT_EQ(WrapInt(2, Scalar::kBool), 1);
   EXPECT_EQ(WrapInt(-7, Scalar::kBool), 1);
   EXPECT_EQ(WrapInt(0, Scalar::kBool), 0);
+}
+
+TEST(RoundToFloat, RoundsHalfToEven) {
+  const auto f16 = [](double v) { return RoundToFloat(v, Scalar::kFloat16); };
+  EXPECT_EQ(f16(2049), 2048);
+  EXPECT_EQ(f16(2051), 2052);
+  EXPECT_EQ(f16(1 + 0x1p-11), 1);
+  EXPECT_EQ(f16(1 + 0x1p-11 + 0x1p-40), 1 + 0x1p-10);
+  const auto bf16 = [](double v) { return RoundToFloat(v, Scalar::kBFloat16); };
+  EXPECT_EQ(bf16(257), 256);
+  EXPECT_EQ(bf16(259), 260);
+  EXPECT_EQ(RoundToFloat(16777217, Scalar::kFloat32), 16777216);
+  EXPECT_EQ(RoundToFloat(0.1, Scalar::kFloat64), 0.1);
+}
+
+TEST(RoundToFloat, OverflowsFromHalfAnUlpAboveTheGreatest) {
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(RoundToFloat(65519.99, Scalar::kFloat16), 65504);
+  EXPECT_EQ(RoundToFloat(65520, Scalar::kFloat16), inf);
+  EXPECT_EQ(RoundToFloat(-65520, Scalar::kFloat16), -inf);
+  EXPECT_EQ(RoundToFloat(0x1.FEp127, Scalar::kBFloat16), 0x1.FEp127);
+  EXPECT_EQ(RoundToFloat(0x1.FFp127, Scalar::kBFloat16), inf);
+  EXPECT_EQ(RoundToFloat(0x1.FFFFFFp127, Scalar::kFloat32), inf);
+}
+
+TEST(RoundToFloat, KeepsSubnormals) {
+  EXPECT_EQ(RoundToFloat(0x1p-24, Scalar::kFloat16), 0x1p-24);
+  EXPECT_EQ(RoundToFloat(0x1p-25, Scalar::kFloat16), 0);
+  EXPECT_EQ(RoundToFloat(0x1.8p-25, Scalar::kFloat16), 0x1p-24);
+  EXPECT_EQ(RoundToFloat(0x1p-133, Scalar::kBFloat16), 0x1p-133);
+  EXPECT_EQ(RoundToFloat(0x1p-134, Scalar::kBFloat16), 0);
+  EXPECT_TRUE(std::signbit(RoundToFloat(-0x1p-30, Scalar::kFloat16)));
+  EXPECT_TRUE(std::signbit(RoundToFloat(-0.0, Scalar::kFloat16)));
+  EXPECT_TRUE(std::isnan(RoundToFloat(std::nan(""), Scalar::kBFloat16)));
+}
+
+#ifdef __FLT16_MAX__
+TEST(RoundToFloat, AgreesWithTheCompilersHalf) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 200000; ++i) {
+    const double v = static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(random())));
+    const auto want = static_cast<double>(static_cast<_Float16>(v));
+    const double got = RoundToFloat(v, Scalar::kFloat16);
+    if (std::isnan(want)) {
+      EXPECT_TRUE(std::isnan(got));
+    } else {
+      EXPECT_EQ(std::bit_cast<uint64_t>(got), std::bit_cast<uint64_t>(want)) << v;
+    }
+  }
+}
+#endif
+
+// Every bit pattern of a 16-bit float: decoding gives a value of the type that encodes back.
+void ExpectRoundTrip(Scalar s) {
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    const auto pattern = static_cast<uint16_t>(bits);
+    const double value = LoadFloat(&pattern, s);
+    uint16_t back = 0;
+    StoreFloat(value, s, &back);
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(LoadFloat(&back, s)));
+    } else {
+      EXPECT_EQ(back, pattern);
+      EXPECT_EQ(RoundToFloat(value, s), value);
+    }
+  }
+}
+
+TEST(Elements, EveryShortFloatComesBack) {
+  ExpectRoundTrip(Scalar::kFloat16);
+  ExpectRoundTrip(Scalar::kBFloat16);
+}
+
+TEST(Elements, ShortFloatsHaveTheStandardsBits) {
+  const auto bits = [](double v, Scalar s) {
+    uint16_t b = 0;
+    StoreFloat(v, s, &b);
+    return b;
+  };
+  EXPECT_EQ(bits(1, Scalar::kFloat16), 0x3C00);
+  EXPECT_EQ(bits(-2, Scalar::kFloat16), 0xC000);
+  EXPECT_EQ(bits(65504, Scalar::kFloat16), 0x7BFF);
+  EXPECT_EQ(bits(1e9, Scalar::kFloat16), 0x7C00);
+  EXPECT_EQ(bits(0x1p-24, Scalar::kFloat16), 1);
+  EXPECT_EQ(bits(1, Scalar::kBFloat16), 0x3F80);
+  EXPECT_EQ(bits(-0.0, Scalar::kBFloat16), 0x8000);
+}
+
+TEST(Elements, IntegersWrapAndExtend) {
+  char bytes[9] = {0, 0, 0, 0, 0, 0, 0, 0, 77};
+  StoreInt(-1, Scalar::kInt16, bytes);
+  EXPECT_EQ(LoadInt(bytes, Scalar::kInt16), -1);
+  EXPECT_EQ(LoadInt(bytes, Scalar::kUint16), 65535);
+  EXPECT_EQ(LoadInt(bytes, Scalar::kUint32), 65535);
+  StoreInt(-1, Scalar::kUint64, bytes);
+  EXPECT_EQ(LoadInt(bytes, Scalar::kUint64), -1);
+  EXPECT_EQ(LoadInt(bytes, Scalar::kBool), 1);
+  EXPECT_EQ(bytes[8], 77);
 }
 
 TEST(Limits, AreTheEndsOfEachInteger) {

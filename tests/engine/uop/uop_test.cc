@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <random>
 
 namespace beamd {
 namespace {
@@ -131,56 +130,6 @@ TEST(Substitute, DoesNotLookIntoReplacements) {
   const UOp nodes[] = {x}, by[] = {x + 1};
   EXPECT_EQ(Substitute(x * 2, nodes, by), (x + 1) * 2);
 }
-
-TEST(RoundToFloat, RoundsHalfToEven) {
-  const auto f16 = [](double v) { return RoundToFloat(v, Scalar::kFloat16); };
-  EXPECT_EQ(f16(2049), 2048);
-  EXPECT_EQ(f16(2051), 2052);
-  EXPECT_EQ(f16(1 + 0x1p-11), 1);
-  EXPECT_EQ(f16(1 + 0x1p-11 + 0x1p-40), 1 + 0x1p-10);
-  const auto bf16 = [](double v) { return RoundToFloat(v, Scalar::kBFloat16); };
-  EXPECT_EQ(bf16(257), 256);
-  EXPECT_EQ(bf16(259), 260);
-  EXPECT_EQ(RoundToFloat(16777217, Scalar::kFloat32), 16777216);
-  EXPECT_EQ(RoundToFloat(0.1, Scalar::kFloat64), 0.1);
-}
-
-TEST(RoundToFloat, OverflowsFromHalfAnUlpAboveTheGreatest) {
-  const double inf = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(RoundToFloat(65519.99, Scalar::kFloat16), 65504);
-  EXPECT_EQ(RoundToFloat(65520, Scalar::kFloat16), inf);
-  EXPECT_EQ(RoundToFloat(-65520, Scalar::kFloat16), -inf);
-  EXPECT_EQ(RoundToFloat(0x1.FEp127, Scalar::kBFloat16), 0x1.FEp127);
-  EXPECT_EQ(RoundToFloat(0x1.FFp127, Scalar::kBFloat16), inf);
-  EXPECT_EQ(RoundToFloat(0x1.FFFFFFp127, Scalar::kFloat32), inf);
-}
-
-TEST(RoundToFloat, KeepsSubnormals) {
-  EXPECT_EQ(RoundToFloat(0x1p-24, Scalar::kFloat16), 0x1p-24);
-  EXPECT_EQ(RoundToFloat(0x1p-25, Scalar::kFloat16), 0);
-  EXPECT_EQ(RoundToFloat(0x1.8p-25, Scalar::kFloat16), 0x1p-24);
-  EXPECT_EQ(RoundToFloat(0x1p-133, Scalar::kBFloat16), 0x1p-133);
-  EXPECT_EQ(RoundToFloat(0x1p-134, Scalar::kBFloat16), 0);
-  EXPECT_TRUE(std::signbit(RoundToFloat(-0x1p-30, Scalar::kFloat16)));
-  EXPECT_TRUE(std::signbit(RoundToFloat(-0.0, Scalar::kFloat16)));
-  EXPECT_TRUE(std::isnan(RoundToFloat(std::nan(""), Scalar::kBFloat16)));
-}
-
-#ifdef __FLT16_MAX__
-TEST(RoundToFloat, AgreesWithTheCompilersHalf) {
-  std::mt19937_64 random(1);
-  for (int i = 0; i < 200000; ++i) {
-    const double v = static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(random())));
-    const auto want = static_cast<double>(static_cast<_Float16>(v));
-    const double got = RoundToFloat(v, Scalar::kFloat16);
-    if (std::isnan(want)) {
-      EXPECT_TRUE(std::isnan(got));
-    } else {
-      EXPECT_EQ(std::bit_cast<uint64_t>(got), std::bit_cast<uint64_t>(want)) << v;
-    }
-  }
-}
-#endif
 
 TEST(OpSet, HoldsWhatItIsMadeOf) {
   constexpr OpSet set = Op::kAdd | Op::kWmma;
