@@ -1,0 +1,193 @@
+#include "devices/cpu/device.h"
+
+#include <emmintrin.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "devices/cpu/buffer.h"
+#include "devices/cpu/executable.h"
+#include "engine/base/status.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/TargetParser/Host.h"
+
+namespace beamd {
+namespace {
+
+constexpr size_t kCacheLine = 64;
+constexpr int64_t kDefaultCacheBytes = int64_t{32} << 20;
+// Up to here evicting line by line is quicker than streaming other memory through the cache.
+constexpr size_t kEvictBytes = size_t{8} << 20;
+
+// As engine/llvm's HostCaps, which devices/ doesn't see; a test holds the two together.
+TargetCaps ThisCpu() {
+  TargetCaps caps;
+  caps.kind = TargetKind::kCpu;
+  caps.arch = llvm::sys::getHostCPUName().str();
+  std::vector<std::string> features;
+  bool avx = false;
+  bool avx512 = false;
+  for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
+    features.push_back(absl::StrCat(feature.getValue() ? "+" : "-", feature.getKey().str()));
+    avx = avx || (feature.getKey() == "avx" && feature.getValue());
+    avx512 = avx512 || (feature.getKey() == "avx512vl" && feature.getValue());
+  }
+  std::ranges::sort(features);
+  caps.features = absl::StrJoin(features, ",");
+  caps.vector_bytes = avx512 ? 64 : avx ? 32 : 16;
+  return caps;
+}
+
+// Value of the first line "key : value" of /proc/cpuinfo; empty where there is none.
+std::string CpuInfo(absl::string_view key) {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::pair<std::string, std::string> field = absl::StrSplit(line, absl::MaxSplits(':', 1));
+    if (absl::StripAsciiWhitespace(field.first) == key) {
+      return std::string(absl::StripAsciiWhitespace(field.second));
+    }
+  }
+  return "";
+}
+
+DeviceInfo Describe(const TargetCaps& caps) {
+  DeviceInfo info;
+  info.vendor = CpuInfo("vendor_id");
+  info.model = CpuInfo("model name");
+  info.arch = caps.arch;
+  info.features = caps.features;
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  info.units = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+  info.memory_bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  for (const int level : {_SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE}) {
+    const long bytes = sysconf(level);  // NOLINT(google-runtime-int): sysconf's type
+    if (bytes > 0) {
+      info.cache_bytes = bytes;
+      break;
+    }
+  }
+  if (info.cache_bytes == 0) info.cache_bytes = kDefaultCacheBytes;
+  return info;
+}
+
+int64_t NowNanoseconds() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
+}
+
+absl::Status CheckLaunch(const KernelImage& image, const Launch& launch) {
+  if (launch.buffers.size() != image.buffers.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the kernel takes ", image.buffers.size(),
+                                                   " buffers, not ", launch.buffers.size()));
+  }
+  for (size_t i = 0; i < image.buffers.size(); ++i) {
+    const KernelImage::Buffer& want = image.buffers[i];
+    const auto bytes = static_cast<uint64_t>(want.size_elements) * SizeBytes(want.scalar);
+    if (launch.buffers[i]->size_bytes() >= bytes) continue;
+    return absl::InvalidArgumentError(absl::StrCat("slot ", want.slot, " needs ", bytes,
+                                                   " bytes, its buffer has ",
+                                                   launch.buffers[i]->size_bytes()));
+  }
+  if (launch.variables.size() != image.variables.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the kernel takes ", image.variables.size(),
+                                                   " variables, not ", launch.variables.size()));
+  }
+  for (size_t i = 0; i < image.variables.size(); ++i) {
+    const KernelImage::Variable& v = image.variables[i];
+    if (launch.variables[i] >= v.min && launch.variables[i] <= v.max) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(v.name, " = ", launch.variables[i], " is outside [", v.min, ", ", v.max, "]"));
+  }
+  if (launch.begin < 0 || launch.begin > launch.end || launch.end > image.slices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slices [", launch.begin, ", ", launch.end, ") of ", image.slices));
+  }
+  if (launch.repeats < 1) return absl::InvalidArgumentError("repeats must be at least 1");
+  return absl::OkStatus();
+}
+
+class CpuDevice : public Device {
+ public:
+  explicit CpuDevice(std::unique_ptr<CpuLoader> loader)
+      : caps_(ThisCpu()), info_(Describe(caps_)), loader_(std::move(loader)) {}
+
+  const TargetCaps& caps() const override { return caps_; }
+  const DeviceInfo& info() const override { return info_; }
+
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override {
+    return CpuBuffer::Create(size_bytes);
+  }
+
+  absl::StatusOr<std::unique_ptr<Executable>> Load(const KernelImage& image) override {
+    if (image.kind != TargetKind::kCpu) {
+      return absl::InvalidArgumentError("the image is not for a CPU");
+    }
+    return loader_->Load(image);
+  }
+
+  absl::StatusOr<absl::Duration> Run(const Executable& exe, const Launch& launch) override {
+    const auto* loaded = dynamic_cast<const CpuExecutable*>(&exe);
+    if (loaded == nullptr) return absl::InvalidArgumentError("loaded by another device");
+    BEAMD_RETURN_IF_ERROR(CheckLaunch(loaded->image(), launch));
+    std::vector<void*> pointers(launch.buffers.size());
+    for (size_t i = 0; i < pointers.size(); ++i) pointers[i] = launch.buffers[i]->mapped();
+    const CpuEntry entry = loaded->entry();
+    const int64_t start = NowNanoseconds();
+    for (int64_t i = 0; i < launch.repeats; ++i) {
+      entry(pointers.data(), launch.variables.data(), launch.begin, launch.end);
+    }
+    return absl::Nanoseconds(NowNanoseconds() - start);
+  }
+
+  absl::Status FlushCache(std::span<Buffer* const> buffers) override {
+    size_t bytes = 0;
+    for (const Buffer* buffer : buffers) bytes += buffer->size_bytes();
+    if (bytes <= kEvictBytes) {
+      for (Buffer* buffer : buffers) {
+        const auto* data = static_cast<const std::byte*>(buffer->mapped());
+        for (size_t i = 0; i < buffer->size_bytes(); i += kCacheLine) _mm_clflush(data + i);
+      }
+      _mm_mfence();
+      return absl::OkStatus();
+    }
+    const std::lock_guard lock(flush_mutex_);
+    if (flush_ == nullptr) {
+      BEAMD_ASSIGN_OR_RETURN(flush_, CpuBuffer::Create(2 * info_.cache_bytes));
+    }
+    std::memset(flush_->mapped(), ++flush_fill_, flush_->size_bytes());
+    return absl::OkStatus();
+  }
+
+ private:
+  const TargetCaps caps_;
+  const DeviceInfo info_;
+  std::unique_ptr<CpuLoader> loader_;
+  std::mutex flush_mutex_;
+  std::unique_ptr<CpuBuffer> flush_;
+  unsigned char flush_fill_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> OpenCpuDevice() {
+  BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<CpuLoader> loader, CpuLoader::Create());
+  return std::make_unique<CpuDevice>(std::move(loader));
+}
+
+}  // namespace beamd

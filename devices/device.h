@@ -1,0 +1,77 @@
+// A device that runs compiled kernels, as runners see it: memory, loading, launching, time.
+//
+// devices/ sees engine/base, engine/dtype and engine/llvm/kernel_image.h only. A driver is a
+// folder; it registers itself (devices/registry.h) and is done when tests/conformance passes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/base/target_caps.h"
+#include "engine/llvm/kernel_image.h"
+
+namespace beamd {
+
+// What a stored time is true for. Never a serial number.
+struct DeviceInfo {
+  std::string vendor;    // "AuthenticAMD", "NVIDIA"
+  std::string model;     // "AMD EPYC 7763 64-Core Processor"
+  std::string arch;      // what code is generated for: "znver3", "sm_90"
+  std::string features;  // CPU: the feature string of that arch; GPU: empty
+  std::string driver;    // version of the driver; empty on a CPU
+  int64_t units = 0;     // cores this process may use; multiprocessors
+  int64_t memory_bytes = 0;
+  int64_t cache_bytes = 0;  // of the last level
+};
+
+// Memory of one device. Not thread-safe; must not be freed while a launch uses it.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual size_t size_bytes() const = 0;
+  // OutOfRange where the bytes don't lie inside.
+  virtual absl::Status Write(size_t offset_bytes, std::span<const std::byte> bytes) = 0;
+  virtual absl::Status Read(size_t offset_bytes, std::span<std::byte> bytes) const = 0;
+  // The memory itself where the host can reach it; else null.
+  virtual void* mapped() { return nullptr; }
+};
+
+// Code loaded onto one device. Immutable; freed with the object, before its device.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+};
+
+struct Launch {
+  std::span<Buffer* const> buffers;    // in the order of KernelImage::buffers
+  std::span<const int64_t> variables;  // in the order of KernelImage::variables
+  int64_t begin = 0;                   // slices [begin, end) of the outermost loop
+  int64_t end = 1;
+  int64_t repeats = 1;  // this many launches back to back, at least 1
+};
+
+// One device. Thread-safe. After Unavailable the object is dead: reopen it from its driver.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const TargetCaps& caps() const = 0;
+  virtual const DeviceInfo& info() const = 0;
+  // Aligned to 64 bytes at least; content unspecified. ResourceExhausted if it doesn't fit.
+  virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) = 0;
+  // InvalidArgument for an image of another target or one that needs symbols from outside.
+  virtual absl::StatusOr<std::unique_ptr<Executable>> Load(const KernelImage& image) = 0;
+  // Waits for the launches; returns device time by events, not host time, of all repeats together.
+  // InvalidArgument where the buffers (their number or sizes), the variables or the slices don't
+  // fit the image.
+  virtual absl::StatusOr<absl::Duration> Run(const Executable& exe, const Launch& launch) = 0;
+  // Leaves nothing of these buffers in any cache.
+  virtual absl::Status FlushCache(std::span<Buffer* const> buffers) = 0;
+};
+
+}  // namespace beamd
