@@ -7,12 +7,10 @@
 #include "absl/status/statusor.h"
 #include "engine/base/target_caps.h"
 #include "engine/kernel/kernel.h"
+#include "engine/llvm/host.h"
 #include "engine/llvm/kernel_image.h"
 
 namespace beamd {
-
-// The host's CPU name, features and widest vector, as LLVM reports them.
-TargetCaps HostCaps();
 
 struct CompileOptions {
   int64_t max_uops = 0;  // 0: no limit; over it: ResourceExhausted

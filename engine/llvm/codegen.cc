@@ -1,0 +1,223 @@
+#include "engine/llvm/codegen.h"
+
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/llvm/emit.h"
+#include "llvm/Analysis/CGSCCPassManager.h"
+#include "llvm/Analysis/LoopAnalysisManager.h"
+#include "llvm/IR/DiagnosticHandler.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ObjectFile.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CrashRecoveryContext.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Target/TargetOptions.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/Triple.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
+#include "llvm/Transforms/Utils/Cloning.h"
+
+namespace beamd {
+namespace {
+
+// Without one, LLVM prints an error and ends the process.
+class CollectErrors : public llvm::DiagnosticHandler {
+ public:
+  explicit CollectErrors(std::string* errors) : errors_(errors) {}
+  bool handleDiagnostics(const llvm::DiagnosticInfo& info) override {
+    if (info.getSeverity() != llvm::DS_Error) return true;
+    llvm::raw_string_ostream stream(*errors_);
+    llvm::DiagnosticPrinterRawOStream printer(stream);
+    info.print(printer);
+    stream << '\n';
+    return true;
+  }
+
+ private:
+  std::string* errors_;
+};
+
+// Everything that a crash inside LLVM may leave in an unknown state.
+struct Attempt {
+  std::string errors;
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> module;
+  llvm::SmallVector<char, 0> object;
+  std::string text;
+  absl::Status status;
+};
+
+void Optimise(llvm::Module& module, llvm::TargetMachine& machine, PassPipeline pipeline) {
+  if (pipeline == PassPipeline::kNone) return;
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  if (pipeline == PassPipeline::kO2) {
+    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+    return;
+  }
+  // The program comes unrolled, vectorised and in registers: what is left is to merge, simplify and
+  // hoist.
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
+                                                       /*UseMemorySSA=*/true));
+  passes.addPass(llvm::EarlyCSEPass());
+  for (llvm::Function& f : module) {
+    if (!f.isDeclaration()) passes.run(f, functions);
+  }
+}
+
+// Internal, naming the first symbol that the object wants from outside.
+absl::Status CheckSelfContained(llvm::StringRef object) {
+  auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernel"));
+  if (!file) return absl::InternalError(llvm::toString(file.takeError()));
+  for (const llvm::object::SymbolRef& symbol : (*file)->symbols()) {
+    auto flags = symbol.getFlags();
+    if (!flags) return absl::InternalError(llvm::toString(flags.takeError()));
+    if ((*flags & llvm::object::SymbolRef::SF_Undefined) == 0) continue;
+    // The first entry of an ELF symbol table is undefined and has no name.
+    auto name = symbol.getName();
+    if (!name) return absl::InternalError(llvm::toString(name.takeError()));
+    if (name->empty()) continue;
+    return absl::InternalError(absl::StrCat("the code calls ", name->str(), " outside itself"));
+  }
+  return absl::OkStatus();
+}
+
+class CpuCodeGenerator : public CodeGenerator {
+ public:
+  CpuCodeGenerator(const TargetCaps& caps, const CodegenOptions& options)
+      : caps_(caps), options_(options) {}
+
+  absl::Status MakeMachine() {
+    const llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
+    std::string error;
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+    if (target == nullptr) return absl::InvalidArgumentError(error);
+    static constexpr llvm::CodeGenOptLevel kLevels[] = {
+        llvm::CodeGenOptLevel::None, llvm::CodeGenOptLevel::Less, llvm::CodeGenOptLevel::Default,
+        llvm::CodeGenOptLevel::Aggressive};
+    llvm::TargetOptions target_options;
+    target_options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // fused where MULACC says so
+    machine_.reset(target->createTargetMachine(triple, caps_.arch, caps_.features, target_options,
+                                               llvm::Reloc::PIC_, std::nullopt,
+                                               kLevels[options_.level]));
+    if (machine_ == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("LLVM knows no CPU \"", caps_.arch, "\""));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<KernelImage> Generate(const LinearProgram& program, absl::string_view dump,
+                                       std::string* text) override {
+    if (machine_ == nullptr) BEAMD_RETURN_IF_ERROR(MakeMachine());
+    auto attempt = std::make_unique<Attempt>();
+    llvm::CrashRecoveryContext recovery;
+    if (!recovery.RunSafely([&] { Run(program, dump, *attempt); })) {
+      const std::string errors = attempt->errors;
+      static_cast<void>(attempt.release());
+      static_cast<void>(machine_.release());
+      return absl::InternalError(absl::StrCat("LLVM crashed on this program. ", errors));
+    }
+    BEAMD_RETURN_IF_ERROR(attempt->status);
+    if (!attempt->errors.empty()) return absl::InternalError(attempt->errors);
+    const llvm::StringRef object(attempt->object.data(), attempt->object.size());
+    BEAMD_RETURN_IF_ERROR(CheckSelfContained(object));
+    if (text != nullptr) *text = std::move(attempt->text);
+    KernelImage image = program.image;
+    image.kind = TargetKind::kCpu;
+    image.entry = kKernelEntry;
+    image.code = object.str();
+    return image;
+  }
+
+ private:
+  void Run(const LinearProgram& program, absl::string_view dump, Attempt& attempt) {
+    attempt.context.setDiscardValueNames(true);
+    attempt.context.setDiagnosticHandler(std::make_unique<CollectErrors>(&attempt.errors));
+    attempt.module = std::make_unique<llvm::Module>("kernel", attempt.context);
+    llvm::Module& module = *attempt.module;
+    module.setTargetTriple(machine_->getTargetTriple());
+    module.setDataLayout(machine_->createDataLayout());
+    attempt.status = EmitModule(program, caps_, module);
+    if (!attempt.status.ok()) return;
+    if (dump == "ir") Print(module, attempt.text);
+    llvm::raw_string_ostream errors(attempt.errors);
+    if (llvm::verifyModule(module, &errors)) return;
+    Optimise(module, *machine_, options_.passes);
+    if (dump == "opt") Print(module, attempt.text);
+    if (dump == "asm") {
+      // Generating code changes the module, so the text comes from a copy.
+      const std::unique_ptr<llvm::Module> copy = llvm::CloneModule(module);
+      llvm::SmallVector<char, 0> assembly;
+      if (!Write(*copy, assembly, llvm::CodeGenFileType::AssemblyFile, attempt)) return;
+      attempt.text.assign(assembly.data(), assembly.size());
+    }
+    Write(module, attempt.object, llvm::CodeGenFileType::ObjectFile, attempt);
+  }
+
+  static void Print(const llvm::Module& module, std::string& text) {
+    llvm::raw_string_ostream stream(text);
+    module.print(stream, nullptr);
+  }
+
+  bool Write(llvm::Module& module, llvm::SmallVector<char, 0>& out, llvm::CodeGenFileType type,
+             Attempt& attempt) {
+    llvm::raw_svector_ostream stream(out);
+    llvm::legacy::PassManager passes;
+    if (machine_->addPassesToEmitFile(passes, stream, nullptr, type)) {
+      attempt.status = absl::InternalError("LLVM can't write an object for this target");
+      return false;
+    }
+    passes.run(module);
+    return true;
+  }
+
+  const TargetCaps caps_;
+  const CodegenOptions options_;
+  std::unique_ptr<llvm::TargetMachine> machine_;  // null after a crash: the next program makes one
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CodeGenerator>> CodeGenerator::Create(
+    const TargetCaps& caps, const CodegenOptions& options) {
+  if (caps.kind != TargetKind::kCpu) {
+    return absl::UnimplementedError("code is generated for CPUs only");
+  }
+  BEAMD_CHECK(options.level >= 0 && options.level <= 3, "a level of 0 to 3");
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    llvm::CrashRecoveryContext::Enable();
+  });
+  auto generator = std::make_unique<CpuCodeGenerator>(caps, options);
+  BEAMD_RETURN_IF_ERROR(generator->MakeMachine());
+  return generator;
+}
+
+}  // namespace beamd

@@ -1,0 +1,41 @@
+// From a linear program to machine code: emit, optimise, generate.
+//
+// A candidate that LLVM can't compile costs that candidate, not the process: errors that LLVM
+// reports become a Status, and a crash inside it is caught (what the crash left behind is leaked).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/base/target_caps.h"
+#include "engine/lower/program.h"
+
+namespace beamd {
+
+// What EmitModule's IR goes through before instruction selection, and how hard that tries.
+// `kDefault` is the one to use; the others are for the benchmark that chose it.
+enum class PassPipeline { kDefault, kNone, kO2 };
+
+struct CodegenOptions {
+  PassPipeline passes = PassPipeline::kDefault;
+  int level = 1;  // of instruction selection and register allocation: 0..3
+};
+
+// Keeps LLVM's TargetMachine between programs. Not thread-safe; several may work side by side.
+class CodeGenerator {
+ public:
+  // Unimplemented for a target that isn't a CPU; InvalidArgument for one LLVM doesn't know.
+  static absl::StatusOr<std::unique_ptr<CodeGenerator>> Create(const TargetCaps& caps,
+                                                               const CodegenOptions& options = {});
+  virtual ~CodeGenerator() = default;
+
+  // program.image with code and entry filled in. `dump`: "ir" (as emitted), "opt" (optimised IR) or
+  // "asm" puts that text into *text; else nothing is written.
+  // Error: InvalidArgument where the program breaks its contract, Internal where LLVM fails.
+  virtual absl::StatusOr<KernelImage> Generate(const LinearProgram& program,
+                                               absl::string_view dump = "",
+                                               std::string* text = nullptr) = 0;
+};
+
+}  // namespace beamd

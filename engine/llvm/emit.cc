@@ -1,0 +1,708 @@
+#include "engine/llvm/emit.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/llvm/value.h"
+#include "llvm/IR/Attributes.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/Function.h"
+#include "llvm/IR/GlobalVariable.h"
+#include "llvm/IR/Module.h"
+
+namespace beamd {
+namespace {
+
+using llvm::BasicBlock;
+using llvm::PHINode;
+using llvm::Type;
+using llvm::Value;
+
+// What the emitter knows of a node.
+struct Emitted {
+  Value* value = nullptr;   // in register form
+  Value* memory = nullptr;  // the same in memory form, where that came first: bits of a NaN survive
+  // An integer that is carried in 64 bits because it provably lies in [lo, hi], inside its dtype: a
+  // loop index and what is computed from it. `value` is then an i64. So an address is one add or a
+  // scaled operand, with no sign extension in between that would hide it from LLVM.
+  bool index = false;
+  int64_t lo = 0, hi = 0;
+};
+
+struct Accumulator {
+  UOp op;
+  Value* current = nullptr;   // what the ACC reads as
+  Value* assigned = nullptr;  // what ASSIGN left for the next iteration
+};
+
+struct Loop {
+  UOp range;
+  BasicBlock* before = nullptr;
+  BasicBlock* header = nullptr;  // null: a single turn, no loop was made
+  BasicBlock* after = nullptr;
+  PHINode* index = nullptr;
+  Value* end = nullptr;
+  bool guarded = false;  // may take no turn: `after` is also reached from `before`
+  struct Carried {
+    size_t accumulator;
+    PHINode* phi;
+    Value* initial;
+  };
+  std::vector<Carried> carried;
+};
+
+class Emitter {
+ public:
+  Emitter(const LinearProgram& program, const TargetCaps& caps, llvm::Module& module)
+      : program_(program),
+        caps_(caps),
+        module_(module),
+        context_(module.getContext()),
+        b_(context_),
+        nodes_(program.ops.empty() ? 0 : program.ops[0].graph().size()) {
+    target_.fma = absl::StrContains(caps.features, "+fma");
+  }
+
+  absl::Status Run();
+
+ private:
+  llvm::Function* MakeBody();
+  void MakeEntry(llvm::Function* body);
+  llvm::Function* MakeFunction(llvm::FunctionType* type, llvm::GlobalValue::LinkageTypes linkage,
+                               absl::string_view name);
+
+  absl::Status Emit(UOp u);
+  absl::Status EmitIndex(UOp u);
+  absl::Status EmitLoad(UOp u);
+  absl::Status EmitStore(UOp u);
+  absl::Status EmitVectorize(UOp u);
+  absl::Status EmitGep(UOp u);
+  absl::Status EmitArithmetic(UOp u);
+  bool EmitIndexArithmetic(UOp u);
+  absl::Status OpenLoop(UOp range);
+  absl::Status CloseLoop(UOp range);
+  void FlushStores();
+
+  // Operand in register form; null for a node that has no value (checked by Emit beforehand).
+  Value* Get(UOp u);
+  // As an i64 with bounds; absent where neither is known.
+  std::optional<Emitted> AsIndex(UOp u);
+  void SetIndex(UOp u, Value* value, int64_t lo, int64_t hi) {
+    nodes_[u.id()] = {value, nullptr, true, lo, hi};
+  }
+  void Set(UOp u, Value* value) { nodes_[u.id()] = {value}; }
+  Accumulator* FindAccumulator(UOp acc);
+  Value* Zeroes(Type* type);
+  llvm::Align AlignmentOf(UOp access, Scalar s) const;
+  BasicBlock* NewBlock() {
+    return BasicBlock::Create(context_, "", b_.GetInsertBlock()->getParent());
+  }
+  absl::Status Broken(UOp u, absl::string_view why) const {
+    return absl::InvalidArgumentError(absl::StrCat(Name(u.op()), " (node ", u.id(), "): ", why));
+  }
+
+  const LinearProgram& program_;
+  const TargetCaps& caps_;
+  llvm::Module& module_;
+  llvm::LLVMContext& context_;
+  Builder b_;
+  AluTarget target_;
+  std::vector<Emitted> nodes_;  // by op id
+  std::vector<Accumulator> accumulators_;
+  std::vector<Loop> loops_;
+  Value* begin_ = nullptr;
+  Value* end_ = nullptr;
+  llvm::GlobalVariable* zeroes_ = nullptr;
+  uint64_t zeroes_bytes_ = 0;
+
+  // Guarded stores waiting for others under the same guard, so that they share one branch.
+  struct PendingStore {
+    Value* value;
+    Value* pointer;
+    llvm::Align align;
+    UOp buffer;
+  };
+  UOp pending_guard_;
+  std::vector<PendingStore> pending_;
+};
+
+bool IsTrue(UOp u) { return u.is_const_int(1); }
+
+bool Fits(int64_t lo, int64_t hi, Scalar s) {
+  if (s == Scalar::kUint64) return lo >= 0;
+  return lo >= MinInt(s) && hi <= MaxInt(s);
+}
+
+Value* Emitter::Get(UOp u) {
+  const Emitted& e = nodes_[u.id()];
+  if (u.is(Op::kAcc) || u.is(Op::kAssign)) {
+    const Accumulator* acc = FindAccumulator(u.is(Op::kAcc) ? u : u.src(0));
+    return u.is(Op::kAcc) ? acc->current : acc->assigned;
+  }
+  if (!e.index) return e.value;
+  return b_.CreateTrunc(e.value, RegisterType(context_, u.dtype()));
+}
+
+std::optional<Emitted> Emitter::AsIndex(UOp u) {
+  if (nodes_[u.id()].index) return nodes_[u.id()];
+  return std::nullopt;
+}
+
+Accumulator* Emitter::FindAccumulator(UOp acc) {
+  const auto it = std::ranges::find(accumulators_, acc, &Accumulator::op);
+  return it == accumulators_.end() ? nullptr : &*it;
+}
+
+// Memory that reads as zero, for loads that must not touch their buffer.
+Value* Emitter::Zeroes(Type* type) {
+  const uint64_t bytes = module_.getDataLayout().getTypeAllocSize(type);
+  if (bytes > zeroes_bytes_) {
+    auto* array = llvm::ArrayType::get(b_.getInt8Ty(), bytes);
+    auto* larger = new llvm::GlobalVariable(module_, array, /*isConstant=*/true,
+                                            llvm::GlobalValue::PrivateLinkage,
+                                            llvm::ConstantAggregateZero::get(array));
+    larger->setAlignment(llvm::Align(64));
+    larger->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
+    if (zeroes_ != nullptr) {
+      zeroes_->replaceAllUsesWith(larger);
+      zeroes_->eraseFromParent();
+    }
+    zeroes_ = larger;
+    zeroes_bytes_ = bytes;
+  }
+  return zeroes_;
+}
+
+llvm::Align Emitter::AlignmentOf(UOp access, Scalar s) const {
+  const std::vector<int32_t>& known = program_.index_alignment;
+  const int64_t elements =
+      access.id() < known.size() ? std::max(known[access.id()], int32_t{1}) : int64_t{1};
+  const int64_t bytes = elements * SizeBytes(s);
+  return llvm::Align(std::min<int64_t>(bytes & -bytes, 64));
+}
+
+llvm::Function* Emitter::MakeFunction(llvm::FunctionType* type,
+                                      llvm::GlobalValue::LinkageTypes linkage,
+                                      absl::string_view name) {
+  auto* f =
+      llvm::Function::Create(type, linkage, llvm::StringRef(name.data(), name.size()), module_);
+  f->addFnAttr(llvm::Attribute::NoUnwind);
+  if (!caps_.arch.empty()) f->addFnAttr("target-cpu", caps_.arch);
+  if (!caps_.features.empty()) f->addFnAttr("target-features", caps_.features);
+  f->addFnAttr("prefer-vector-width", std::to_string(8 * caps_.vector_bytes));
+  f->addFnAttr("no-builtins");
+  return f;
+}
+
+llvm::Function* Emitter::MakeBody() {
+  const KernelImage& image = program_.image;
+  std::vector<Type*> params(image.buffers.size(), b_.getPtrTy());
+  params.insert(params.end(), image.variables.size() + 2, b_.getInt64Ty());
+  llvm::Function* body = MakeFunction(llvm::FunctionType::get(b_.getVoidTy(), params, false),
+                                      llvm::GlobalValue::InternalLinkage, "body");
+  for (size_t i = 0; i < image.buffers.size(); ++i) {
+    const KernelImage::Buffer& buffer = image.buffers[i];
+    llvm::AttrBuilder attributes(context_);
+    attributes.addAttribute(llvm::Attribute::NoAlias);
+    attributes.addAttribute(llvm::Attribute::NonNull);
+    attributes.addAttribute(llvm::Attribute::NoUndef);
+    attributes.addAlignmentAttr(llvm::Align(64));
+    attributes.addDereferenceableAttr(std::max<int64_t>(buffer.size_elements, 1) *
+                                      SizeBytes(buffer.scalar));
+    if (!buffer.written) attributes.addAttribute(llvm::Attribute::ReadOnly);
+    if (!buffer.read) attributes.addAttribute(llvm::Attribute::WriteOnly);
+    body->addParamAttrs(static_cast<unsigned>(i), attributes);
+  }
+  body->setMustProgress();
+  return body;
+}
+
+void Emitter::MakeEntry(llvm::Function* body) {
+  llvm::Function* entry = MakeFunction(
+      llvm::FunctionType::get(
+          b_.getVoidTy(), {b_.getPtrTy(), b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty()}, false),
+      llvm::GlobalValue::ExternalLinkage, kKernelEntry);
+  b_.SetInsertPoint(BasicBlock::Create(context_, "", entry));
+  std::vector<Value*> args;
+  const size_t buffers = program_.image.buffers.size();
+  for (size_t i = 0; i < buffers + program_.image.variables.size(); ++i) {
+    Type* type = i < buffers ? static_cast<Type*>(b_.getPtrTy()) : b_.getInt64Ty();
+    Value* array = entry->getArg(i < buffers ? 0 : 1);
+    const size_t place = i < buffers ? i : i - buffers;
+    args.push_back(b_.CreateAlignedLoad(type, b_.CreateConstInBoundsGEP1_64(type, array, place),
+                                        llvm::Align(8)));
+  }
+  args.push_back(entry->getArg(2));
+  args.push_back(entry->getArg(3));
+  b_.CreateCall(body, args);
+  b_.CreateRetVoid();
+}
+
+absl::Status Emitter::Run() {
+  llvm::Function* body = MakeBody();
+  const size_t args = body->arg_size();
+  begin_ = body->getArg(static_cast<unsigned>(args - 2));
+  end_ = body->getArg(static_cast<unsigned>(args - 1));
+  b_.SetInsertPoint(BasicBlock::Create(context_, "", body));
+  BasicBlock* done = nullptr;
+  if (!program_.slice_range) {
+    // One slice: all or nothing.
+    BasicBlock* start = NewBlock();
+    done = NewBlock();
+    b_.CreateCondBr(b_.CreateICmpSLT(begin_, end_), start, done);
+    b_.SetInsertPoint(start);
+  }
+  for (const UOp u : program_.ops) {
+    for (const UOp s : u.src()) {
+      const bool opened = s.is(Op::kAcc) && FindAccumulator(s) != nullptr;
+      // An ACC stands before its ranges; a SINK only names the stores.
+      const bool no_operand = u.is(Op::kSink) || (u.is(Op::kAcc) && s.is(Op::kRange));
+      if (!opened && !no_operand && nodes_[s.id()].value == nullptr) {
+        return Broken(u, absl::StrCat("source ", Name(s.op()), " has no value yet"));
+      }
+    }
+    BEAMD_RETURN_IF_ERROR(Emit(u));
+  }
+  FlushStores();
+  if (!loops_.empty()) return Broken(loops_.back().range, "is never closed");
+  if (done != nullptr) {
+    b_.CreateBr(done);
+    b_.SetInsertPoint(done);
+  }
+  b_.CreateRetVoid();
+  MakeEntry(body);
+  return absl::OkStatus();
+}
+
+absl::Status Emitter::Emit(UOp u) {
+  if (u.dtype().is_image()) return absl::UnimplementedError("images have no form on a CPU");
+  switch (u.op()) {
+    case Op::kDefineGlobal: {
+      const auto slot = static_cast<int32_t>(u.data<BufferArg>().id);
+      const auto& buffers = program_.image.buffers;
+      const auto it = std::ranges::find(buffers, slot, &KernelImage::Buffer::slot);
+      if (it == buffers.end()) return Broken(u, "its slot is missing from the image");
+      Set(u, b_.GetInsertBlock()->getParent()->getArg(static_cast<unsigned>(it - buffers.begin())));
+      return absl::OkStatus();
+    }
+    case Op::kDefineVar: {
+      const auto& variable = u.data<VariableArg>();
+      const auto& variables = program_.image.variables;
+      const auto it = std::ranges::find(variables, variable.name, &KernelImage::Variable::name);
+      if (it == variables.end()) return Broken(u, "is missing from the image");
+      const size_t place = program_.image.buffers.size() + (it - variables.begin());
+      Value* value = b_.GetInsertBlock()->getParent()->getArg(static_cast<unsigned>(place));
+      if (Fits(variable.min, variable.max, u.scalar())) {
+        SetIndex(u, value, variable.min, variable.max);
+      } else {
+        Set(u, b_.CreateTrunc(value, RegisterType(context_, u.dtype())));
+      }
+      return absl::OkStatus();
+    }
+    case Op::kConst: {
+      if (IsFloat(u.scalar())) {
+        Set(u, llvm::ConstantFP::get(RegisterType(context_, u.dtype()), u.float_value()));
+      } else if (IsInt(u.scalar()) && u.lanes() == 1 &&
+                 Fits(u.int_value(), u.int_value(), u.scalar())) {
+        SetIndex(u, b_.getInt64(u.int_value()), u.int_value(), u.int_value());
+      } else {
+        llvm::Constant* value = IntConstant(context_, u.scalar(), u.int_value());
+        Set(u, u.lanes() == 1 ? value
+                              : llvm::ConstantVector::getSplat(
+                                    llvm::ElementCount::getFixed(u.lanes()), value));
+      }
+      return absl::OkStatus();
+    }
+    case Op::kVConst: {
+      std::vector<llvm::Constant*> lanes;
+      for (const int64_t lane : u.data<LanesArg>().lanes) {
+        lanes.push_back(IsFloat(u.scalar())
+                            ? FloatConstant(context_, u.scalar(), std::bit_cast<double>(lane))
+                            : IntConstant(context_, u.scalar(), lane));
+      }
+      if (static_cast<int>(lanes.size()) != u.lanes()) return Broken(u, "wrong number of lanes");
+      Set(u, lanes.size() == 1 ? lanes[0] : llvm::ConstantVector::get(lanes));
+      return absl::OkStatus();
+    }
+    case Op::kRange:
+      return OpenLoop(u);
+    case Op::kEndLoop:
+      return CloseLoop(u.src(0));
+    case Op::kAcc:
+      accumulators_.push_back({u, Get(u.src(0)), Get(u.src(0))});
+      return absl::OkStatus();
+    case Op::kAssign: {
+      Accumulator* acc = FindAccumulator(u.src(0));
+      if (acc == nullptr) return Broken(u, "assigns to no accumulator");
+      acc->assigned = Get(u.src(1));
+      Set(u, acc->assigned);  // marks it as seen: Get reads the accumulator
+      return absl::OkStatus();
+    }
+    case Op::kIndex:
+      return EmitIndex(u);
+    case Op::kLoad:
+      return EmitLoad(u);
+    case Op::kStore:
+      return EmitStore(u);
+    case Op::kVectorize:
+      return EmitVectorize(u);
+    case Op::kGep:
+      return EmitGep(u);
+    case Op::kSink:
+      return absl::OkStatus();
+    default:
+      return EmitArithmetic(u);
+  }
+}
+
+absl::Status Emitter::OpenLoop(UOp range) {
+  FlushStores();
+  const bool sliced = range == program_.slice_range;
+  const std::optional<Emitted> extent = AsIndex(range.src(0));
+  const int64_t max_extent = extent ? extent->hi : MaxInt(range.scalar());
+  const bool is_constant = extent && extent->lo == extent->hi;
+  Loop& loop = loops_.emplace_back();
+  loop.range = range;
+  const int64_t last = std::max<int64_t>(max_extent - 1, 0);
+  if (is_constant && max_extent == 1 && !sliced) {
+    SetIndex(range, b_.getInt64(0), 0, 0);
+    return absl::OkStatus();
+  }
+  loop.end = extent ? extent->value : b_.CreateSExt(Get(range.src(0)), b_.getInt64Ty());
+  Value* begin = b_.getInt64(0);
+  if (sliced) {
+    begin = begin_;
+    loop.end = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end_, loop.end);
+  }
+  loop.guarded = sliced || !is_constant || max_extent < 1;
+  loop.before = b_.GetInsertBlock();
+  loop.header = NewBlock();
+  loop.after = NewBlock();
+  if (loop.guarded) {
+    b_.CreateCondBr(b_.CreateICmpSLT(begin, loop.end), loop.header, loop.after);
+  } else {
+    b_.CreateBr(loop.header);
+  }
+  b_.SetInsertPoint(loop.header);
+  loop.index = b_.CreatePHI(b_.getInt64Ty(), 2);
+  loop.index->addIncoming(begin, loop.before);
+  SetIndex(range, loop.index, 0, last);
+  for (size_t i = 0; i < accumulators_.size(); ++i) {
+    Accumulator& acc = accumulators_[i];
+    if (std::ranges::find(acc.op.src().subspan(1), range) == acc.op.src().end()) continue;
+    Value* initial = acc.current;
+    PHINode* phi = b_.CreatePHI(initial->getType(), 2);
+    phi->addIncoming(initial, loop.before);
+    loop.carried.push_back({i, phi, initial});
+    acc.current = acc.assigned = phi;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Emitter::CloseLoop(UOp range) {
+  FlushStores();
+  if (loops_.empty() || loops_.back().range != range) {
+    return Broken(range, "closed while another loop is open inside it");
+  }
+  const Loop loop = std::move(loops_.back());
+  loops_.pop_back();
+  if (loop.header == nullptr) {
+    for (Accumulator& acc : accumulators_) {
+      if (std::ranges::find(acc.op.src().subspan(1), range) != acc.op.src().end()) {
+        acc.current = acc.assigned;
+      }
+    }
+    return absl::OkStatus();
+  }
+  BasicBlock* latch = b_.GetInsertBlock();
+  Value* next = b_.CreateAdd(loop.index, b_.getInt64(1), "", /*HasNUW=*/true, /*HasNSW=*/true);
+  loop.index->addIncoming(next, latch);
+  b_.CreateCondBr(b_.CreateICmpSLT(next, loop.end), loop.header, loop.after);
+  b_.SetInsertPoint(loop.after);
+  for (const Loop::Carried& carried : loop.carried) {
+    Accumulator& acc = accumulators_[carried.accumulator];
+    carried.phi->addIncoming(acc.assigned, latch);
+    Value* final = acc.assigned;
+    if (loop.guarded) {
+      PHINode* phi = b_.CreatePHI(final->getType(), 2);
+      phi->addIncoming(carried.initial, loop.before);
+      phi->addIncoming(final, latch);
+      final = phi;
+    }
+    acc.current = acc.assigned = final;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Emitter::EmitIndex(UOp u) {
+  const UOp index = u.src(1);
+  if (index.lanes() != 1) return Broken(u, "its index is a vector");
+  const std::optional<Emitted> known = AsIndex(index);
+  Value* offset = known                        ? known->value
+                  : IsUnsigned(index.scalar()) ? b_.CreateZExtOrTrunc(Get(index), b_.getInt64Ty())
+                                               : b_.CreateSExtOrTrunc(Get(index), b_.getInt64Ty());
+  Type* element = MemoryType(context_, DType(u.src(0).scalar()));
+  // Where single lanes may be off, the address of lane 0 may lie outside.
+  const bool may_leave = u.src_count() > 2 && u.src(2).lanes() > 1;
+  Set(u, may_leave ? b_.CreateGEP(element, Get(u.src(0)), offset)
+                   : b_.CreateInBoundsGEP(element, Get(u.src(0)), offset));
+  return absl::OkStatus();
+}
+
+absl::Status Emitter::EmitLoad(UOp u) {
+  const UOp index = u.src(0);
+  if (!index.is(Op::kIndex)) return Broken(u, "reads from no INDEX");
+  const UOp buffer = index.src(0);
+  if (std::ranges::find(pending_, buffer, &PendingStore::buffer) != pending_.end()) FlushStores();
+  const UOp valid = index.src_count() > 2 ? index.src(2) : UOp();
+  const Scalar s = u.scalar();
+  Type* type = MemoryType(context_, u.dtype());
+  const llvm::Align align = AlignmentOf(u, s);
+  Value* pointer = Get(index);
+  Value* memory = nullptr;
+  if (valid && valid.lanes() > 1) {
+    if (valid.lanes() != u.lanes()) return Broken(u, "valid has another lane count");
+    // LLVM masks integers of the width where it has no masked half.
+    Type* masked =
+        s == Scalar::kFloat16 ? MemoryType(context_, u.dtype().WithScalar(Scalar::kInt16)) : type;
+    memory = b_.CreateMaskedLoad(masked, pointer, align, Get(valid),
+                                 llvm::Constant::getNullValue(masked));
+    memory = b_.CreateBitCast(memory, type);
+  } else {
+    if (valid && !IsTrue(valid)) pointer = b_.CreateSelect(Get(valid), pointer, Zeroes(type));
+    memory = b_.CreateAlignedLoad(type, pointer, align);
+  }
+  nodes_[u.id()] = {FromMemory(b_, memory, s), memory};
+  return absl::OkStatus();
+}
+
+absl::Status Emitter::EmitStore(UOp u) {
+  const UOp index = u.src(0);
+  if (!index.is(Op::kIndex)) return Broken(u, "writes to no INDEX");
+  const UOp stored = u.src(1);
+  const UOp valid = index.src_count() > 2 ? index.src(2) : UOp();
+  const Scalar s = index.src(0).scalar();
+  if (stored.scalar() != s) return Broken(u, "stores another type than its buffer's");
+  Value* value = nodes_[stored.id()].memory;
+  if (value == nullptr) value = ToMemory(b_, Get(stored), s);
+  Value* pointer = Get(index);
+  const llvm::Align align = AlignmentOf(u, s);
+  if (valid && !IsTrue(valid) && valid.lanes() == 1) {
+    if (pending_guard_ != valid) FlushStores();
+    pending_guard_ = valid;
+    pending_.push_back({value, pointer, align, index.src(0)});
+    return absl::OkStatus();
+  }
+  FlushStores();
+  if (valid && valid.lanes() > 1) {
+    if (valid.lanes() != stored.lanes()) return Broken(u, "valid has another lane count");
+    if (s == Scalar::kFloat16) {
+      value =
+          b_.CreateBitCast(value, MemoryType(context_, stored.dtype().WithScalar(Scalar::kInt16)));
+    }
+    b_.CreateMaskedStore(value, pointer, align, Get(valid));
+  } else {
+    b_.CreateAlignedStore(value, pointer, align);
+  }
+  return absl::OkStatus();
+}
+
+void Emitter::FlushStores() {
+  if (pending_.empty()) return;
+  BasicBlock* store = NewBlock();
+  BasicBlock* after = NewBlock();
+  b_.CreateCondBr(Get(pending_guard_), store, after);
+  b_.SetInsertPoint(store);
+  for (const PendingStore& p : pending_) b_.CreateAlignedStore(p.value, p.pointer, p.align);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  pending_.clear();
+  pending_guard_ = UOp();
+}
+
+absl::Status Emitter::EmitVectorize(UOp u) {
+  Type* type = RegisterType(context_, u.dtype());
+  const std::span<const UOp> src = u.src();
+  if (u.lanes() == 1) {
+    Set(u, Get(src[0]));
+    return absl::OkStatus();
+  }
+  int lanes = 0;
+  for (const UOp s : src) lanes += s.lanes();
+  if (lanes != u.lanes()) return Broken(u, "its sources have another number of lanes");
+  if (src[0].lanes() == 1 && std::ranges::all_of(src, [&](UOp s) { return s == src[0]; })) {
+    Set(u, b_.CreateVectorSplat(u.lanes(), Get(src[0])));
+    return absl::OkStatus();
+  }
+  Value* vector = llvm::PoisonValue::get(type);
+  int lane = 0;
+  for (const UOp s : src) {
+    Value* part = Get(s);
+    if (s.lanes() == 1) {
+      vector = b_.CreateInsertElement(vector, part, b_.getInt64(lane));
+    } else {
+      std::vector<int> widen(u.lanes(), -1);
+      std::vector<int> merge(u.lanes());
+      for (int i = 0; i < u.lanes(); ++i) {
+        const bool inside = i >= lane && i < lane + s.lanes();
+        if (inside) widen[i] = i - lane;
+        merge[i] = inside ? u.lanes() + i : i;
+      }
+      vector = b_.CreateShuffleVector(vector, b_.CreateShuffleVector(part, widen), merge);
+    }
+    lane += s.lanes();
+  }
+  Set(u, vector);
+  return absl::OkStatus();
+}
+
+absl::Status Emitter::EmitGep(UOp u) {
+  const std::vector<int64_t>& lanes = u.data<LanesArg>().lanes;
+  Value* vector = Get(u.src(0));
+  if (static_cast<int>(lanes.size()) != u.lanes()) return Broken(u, "wrong number of lanes");
+  for (const int64_t lane : lanes) {
+    if (lane < 0 || lane >= u.src(0).lanes()) return Broken(u, "takes a lane that isn't there");
+  }
+  if (u.src(0).lanes() == 1) {
+    Set(u, u.lanes() == 1 ? vector : b_.CreateVectorSplat(u.lanes(), vector));
+  } else if (u.lanes() == 1) {
+    Set(u, b_.CreateExtractElement(vector, b_.getInt64(lanes[0])));
+  } else {
+    Set(u, b_.CreateShuffleVector(vector, std::vector<int>(lanes.begin(), lanes.end())));
+  }
+  return absl::OkStatus();
+}
+
+// Integer arithmetic on bounded scalars, in 64 bits and with the wrap flags that the bounds prove.
+// False where a bound is missing or the result may leave its dtype: it is then computed in its
+// dtype.
+bool Emitter::EmitIndexArithmetic(UOp u) {
+  if (u.lanes() != 1 || !IsInt(u.scalar()) || u.src_count() == 0) return false;
+  const Scalar s = u.scalar();
+  const auto set = [&](Value* value, int64_t lo, int64_t hi) {
+    SetIndex(u, value, lo, hi);
+    return true;
+  };
+  if (u.is(Op::kCast)) {
+    const std::optional<Emitted> x = AsIndex(u.src(0));
+    return x && Fits(x->lo, x->hi, s) && set(x->value, x->lo, x->hi);
+  }
+  if (u.is(Op::kWhere)) {
+    const std::optional<Emitted> x = AsIndex(u.src(1)), y = AsIndex(u.src(2));
+    return x && y && u.src(0).lanes() == 1 &&
+           set(b_.CreateSelect(Get(u.src(0)), x->value, y->value), std::min(x->lo, y->lo),
+               std::max(x->hi, y->hi));
+  }
+  if (u.src_count() != 2) return false;
+  const std::optional<Emitted> x = AsIndex(u.src(0)), y = AsIndex(u.src(1));
+  if (!x || !y) return false;
+  int64_t lo = 0, hi = 0;
+  const bool non_negative = x->lo >= 0 && y->lo >= 0;
+  switch (u.op()) {
+    case Op::kAdd:
+      if (__builtin_add_overflow(x->lo, y->lo, &lo) || __builtin_add_overflow(x->hi, y->hi, &hi) ||
+          !Fits(lo, hi, s)) {
+        return false;
+      }
+      return set(b_.CreateAdd(x->value, y->value, "", non_negative, /*HasNSW=*/true), lo, hi);
+    case Op::kSub:
+      if (__builtin_sub_overflow(x->lo, y->hi, &lo) || __builtin_sub_overflow(x->hi, y->lo, &hi) ||
+          !Fits(lo, hi, s)) {
+        return false;
+      }
+      return set(b_.CreateSub(x->value, y->value, "", /*HasNUW=*/false, /*HasNSW=*/true), lo, hi);
+    case Op::kMul: {
+      int64_t corners[4];
+      if (__builtin_mul_overflow(x->lo, y->lo, &corners[0]) ||
+          __builtin_mul_overflow(x->lo, y->hi, &corners[1]) ||
+          __builtin_mul_overflow(x->hi, y->lo, &corners[2]) ||
+          __builtin_mul_overflow(x->hi, y->hi, &corners[3])) {
+        return false;
+      }
+      lo = *std::ranges::min_element(corners);
+      hi = *std::ranges::max_element(corners);
+      if (!Fits(lo, hi, s)) return false;
+      return set(b_.CreateMul(x->value, y->value, "", non_negative, /*HasNSW=*/true), lo, hi);
+    }
+    case Op::kMax:
+      return set(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x->value, y->value),
+                 std::max(x->lo, y->lo), std::max(x->hi, y->hi));
+    case Op::kIdiv:
+    case Op::kMod: {
+      const int64_t divisor = y->lo;
+      if (divisor != y->hi || divisor <= 0) return false;
+      if (u.is(Op::kIdiv)) {
+        return set(
+            x->lo >= 0 ? b_.CreateUDiv(x->value, y->value) : b_.CreateSDiv(x->value, y->value),
+            x->lo / divisor, x->hi / divisor);
+      }
+      if (x->lo >= 0 && x->hi < divisor) return set(x->value, x->lo, x->hi);
+      hi = std::max<int64_t>(std::min(x->hi, divisor - 1), 0);
+      if (x->lo >= 0) return set(b_.CreateURem(x->value, y->value), 0, hi);
+      return set(b_.CreateSRem(x->value, y->value), std::max(x->lo, 1 - divisor), hi);
+    }
+    case Op::kAnd:
+      if (!non_negative) return false;
+      return set(b_.CreateAnd(x->value, y->value), 0, std::min(x->hi, y->hi));
+    case Op::kShr:
+      if (y->lo != y->hi || y->lo < 0 || y->lo >= Bits(s)) return false;
+      return set(b_.CreateAShr(x->value, y->value), x->lo >> y->lo, x->hi >> y->lo);
+    default:
+      return false;
+  }
+}
+
+absl::Status Emitter::EmitArithmetic(UOp u) {
+  if (u.is(Op::kCast) || u.is(Op::kBitcast)) {
+    const UOp from = u.src(0);
+    if (from.lanes() != u.lanes()) return Broken(u, "changes the number of lanes");
+    if (u.is(Op::kCast)) {
+      if (EmitIndexArithmetic(u)) return absl::OkStatus();
+      Set(u, EmitCast(b_, Get(from), from.scalar(), u.scalar()));
+      return absl::OkStatus();
+    }
+    if (SizeBytes(from.scalar()) != SizeBytes(u.scalar())) return Broken(u, "changes the width");
+    Value* memory = nodes_[from.id()].memory;
+    if (memory == nullptr) memory = ToMemory(b_, Get(from), from.scalar());
+    memory = b_.CreateBitCast(memory, MemoryType(context_, u.dtype()));
+    nodes_[u.id()] = {FromMemory(b_, memory, u.scalar()), memory};
+    return absl::OkStatus();
+  }
+  if (!kAlu.Has(u.op())) return Broken(u, "has no place in a linear program");
+  if (EmitIndexArithmetic(u)) return absl::OkStatus();
+  llvm::SmallVector<Value*, 3> src;
+  for (int i = 0; i < u.src_count(); ++i) {
+    const UOp s = u.src(i);
+    const bool scalar_condition = u.is(Op::kWhere) && i == 0 && s.lanes() == 1;
+    if (s.lanes() != u.lanes() && !scalar_condition) {
+      return Broken(u, "mixes vectors of several lengths");
+    }
+    src.push_back(Get(s));
+  }
+  const Scalar s = u.src(u.is(Op::kWhere) ? 1 : 0).scalar();
+  // Bounded scalars compare as they are carried.
+  if (kComparison.Has(u.op()) && u.lanes() == 1) {
+    const std::optional<Emitted> x = AsIndex(u.src(0)), y = AsIndex(u.src(1));
+    if (x && y) {
+      Set(u, u.is(Op::kCmpLt) ? b_.CreateICmpSLT(x->value, y->value)
+                              : b_.CreateICmpNE(x->value, y->value));
+      return absl::OkStatus();
+    }
+  }
+  absl::StatusOr<Value*> value = EmitAlu(b_, target_, u.op(), s, src);
+  if (!value.ok()) return Broken(u, value.status().message());
+  Set(u, *value);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status EmitModule(const LinearProgram& program, const TargetCaps& caps,
+                        llvm::Module& module) {
+  return Emitter(program, caps, module).Run();
+}
+
+}  // namespace beamd

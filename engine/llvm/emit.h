@@ -1,0 +1,29 @@
+// Turns a linear program into LLVM IR for a CPU: one external function, the entry, that loads the
+// buffer and variable arrays and calls the body. The body takes each buffer as a `noalias`
+// argument: LLVM derives from it what it may keep in registers and hoist, which it could not from
+// pointers loaded out of an array.
+//
+// In:    a program as engine/lower/program.h defines it; a module with the target's data layout.
+// Out:   define void @kernel(ptr buffers, ptr variables, i64 begin, i64 end). No allocas, no calls
+//        out of the module. Vectors stay vectors, whatever the machine's width: LLVM splits them.
+// Error: InvalidArgument for a program that breaks its contract; Unimplemented for images.
+// Spec:  the values are SEMANTICS.md's. No fast-math flag is set and nothing is contracted but
+//        MULACC.
+#pragma once
+
+#include "absl/status/status.h"
+#include "engine/base/target_caps.h"
+#include "engine/lower/program.h"
+
+namespace llvm {
+class Module;
+}  // namespace llvm
+
+namespace beamd {
+
+// Symbol of the entry.
+inline constexpr char kKernelEntry[] = "kernel";
+
+absl::Status EmitModule(const LinearProgram& program, const TargetCaps& caps, llvm::Module& module);
+
+}  // namespace beamd

@@ -1,0 +1,43 @@
+// Values of our dtypes as LLVM values, and what SEMANTICS.md says of one operation on them. Works a
+// lane at a time on vectors. Everything here is straight-line code at the builder's insertion
+// point.
+//
+// In registers a bool is i1; float16 and bfloat16 are `float`s that hold a value of their type, so
+// that a node computes in float32 and rounds once. In memory a bool is a byte, bfloat16 an i16.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "engine/dtype/dtype.h"
+#include "engine/uop/op.h"
+#include "llvm/IR/IRBuilder.h"
+
+namespace beamd {
+
+using Builder = llvm::IRBuilder<>;
+
+llvm::Type* RegisterType(llvm::LLVMContext& context, DType dtype);
+llvm::Type* MemoryType(llvm::LLVMContext& context, DType dtype);
+llvm::Value* FromMemory(Builder& b, llvm::Value* v, Scalar s);
+llvm::Value* ToMemory(Builder& b, llvm::Value* v, Scalar s);
+
+// `v`, a float32 or vector of it, rounded to the nearest value of float16 or bfloat16, ties to
+// even; other scalars: `v` itself.
+llvm::Value* RoundTo(Builder& b, llvm::Value* v, Scalar s);
+
+// The constant of a scalar kind, as a register value without lanes.
+llvm::Constant* IntConstant(llvm::LLVMContext& context, Scalar s, int64_t value);
+llvm::Constant* FloatConstant(llvm::LLVMContext& context, Scalar s, double value);
+
+llvm::Value* EmitCast(Builder& b, llvm::Value* v, Scalar from, Scalar to);
+
+// What the code may use of its target beyond LLVM's own choices.
+struct AluTarget {
+  bool fma = false;
+};
+
+// An ALU op over register values. `s`: scalar of the operands (of the arms, for WHERE).
+// InvalidArgument where the op has no meaning on it.
+absl::StatusOr<llvm::Value*> EmitAlu(Builder& b, const AluTarget& target, Op op, Scalar s,
+                                     llvm::ArrayRef<llvm::Value*> src);
+
+}  // namespace beamd
