@@ -25,6 +25,13 @@ namespace beamd {
 
 class UOpGraph;
 
+// What an analysis remembers about the nodes of one graph. It follows from the nodes alone, so it
+// holds as long as the graph lives.
+class GraphMemo {
+ public:
+  virtual ~GraphMemo() = default;
+};
+
 // A node as stored; its sources stand right behind it in the arena.
 struct UOpNode {
   Op op;
@@ -128,6 +135,9 @@ class UOpGraph {
 
   size_t size() const { return count_; }
 
+  // Where engine/symbolic keeps bounds and simplified forms; null until it does.
+  std::unique_ptr<GraphMemo>& symbolic_memo() { return symbolic_memo_; }
+
  private:
   void Grow();
 
@@ -138,6 +148,7 @@ class UOpGraph {
   size_t page_left_ = 0;
   struct ArgTable;
   std::unique_ptr<ArgTable> args_;
+  std::unique_ptr<GraphMemo> symbolic_memo_;
 };
 
 // Every node below and including the roots, sources before users; each once. The order is that of a
