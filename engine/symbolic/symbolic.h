@@ -10,9 +10,13 @@
 #include <optional>
 #include <vector>
 
+#include "engine/rewrite/rule_table.h"
 #include "engine/uop/uop.h"
 
 namespace beamd {
+
+// The rules of Simplify, to be joined with a pass's own. They keep what they learn in the graph.
+const RuleTable& SymbolicRules();
 
 // Inclusive. Of a uint64 expression: as for int64, where it provably fits, else all of int64.
 struct Bounds {

@@ -1,0 +1,49 @@
+// Sums of multiples: the normal form of integer ADD and MUL.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/symbolic/bounds.h"
+#include "engine/uop/uop.h"
+
+namespace beamd {
+
+// constant + sum of coef * base, modulo 2^width of dtype. Coefficients are read as signed and are
+// not 0; bases differ, aren't ADDs or multiples, and aren't known constants.
+struct LinearForm {
+  DType dtype;
+  Terms terms;
+  int64_t constant = 0;
+
+  bool operator==(const LinearForm&) const = default;
+};
+
+// nullopt for a sum of too many terms: what is done per node stays bounded. u: an integer.
+std::optional<LinearForm> Linearise(UOp u, BoundsTable& bounds);
+
+// The sum's range over the integers, without wrapping.
+struct SumRange {
+  Int128 min = 0, max = 0;
+};
+// nullopt where it isn't known.
+std::optional<SumRange> RangeOf(const LinearForm& sum, BoundsTable& bounds);
+// The same where it fits the dtype: then the node's value is the integer sum, and `bounds` may be
+// tighter. nullopt where the sum may wrap.
+std::optional<Bounds> ExactRange(const LinearForm& sum, BoundsTable& bounds);
+
+// The node, terms in canonical order.
+UOp Build(LinearForm sum, UOpGraph& graph);
+
+// Orders nodes by structure, the same way in every process: variables and indices by name, then
+// the rest, constants last.
+bool CanonicalLess(UOp a, UOp b);
+
+// `v` read as a signed number of the scalar's width.
+int64_t SignedWrap(int64_t v, Scalar s);
+// Division that rounds down; b > 0.
+constexpr int64_t FloorDiv(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+constexpr int64_t FloorMod(int64_t a, int64_t b) { return a % b + (a % b < 0 ? b : 0); }
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b > 0 ? 1 : 0); }
+
+}  // namespace beamd

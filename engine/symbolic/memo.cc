@@ -1,0 +1,38 @@
+#include "engine/symbolic/memo.h"
+
+#include <memory>
+#include <utility>
+
+#include "engine/symbolic/symbolic.h"
+
+namespace beamd {
+namespace {
+
+// Far more than index expressions take; rules that don't settle lose at most this much work.
+constexpr int64_t kFuel = 200'000;
+
+}  // namespace
+
+SymbolicMemo::SymbolicMemo() : rewriter_(SymbolicRules()), assumed_rewriter_(SymbolicRules()) {}
+
+SymbolicMemo& SymbolicMemo::Of(UOpGraph& graph) {
+  std::unique_ptr<GraphMemo>& memo = graph.symbolic_memo();
+  if (memo == nullptr) memo.reset(new SymbolicMemo());
+  return static_cast<SymbolicMemo&>(*memo);
+}
+
+UOp SymbolicMemo::Simplify(UOp u) {
+  const UOp out = rewriter_.Rewrite(u, kFuel);
+  return out ? out : u;
+}
+
+UOp SymbolicMemo::SimplifyAssuming(UOp u, std::vector<Fact> facts) {
+  if (!assumed_bounds_.Assume(std::move(facts))) return nullptr;
+  assumed_rewriter_.Forget();
+  assuming_ = true;
+  const UOp out = assumed_rewriter_.Rewrite(u, kFuel);
+  assuming_ = false;
+  return out ? out : u;
+}
+
+}  // namespace beamd
