@@ -1,5 +1,5 @@
-// One strided view of a buffer, canonical: stride 0 where an axis has one element, no mask where
-// every element is valid. Shapes in elements; immutable values.
+// One strided view of a buffer, canonical: stride 0 where an axis has one element or one element
+// that isn't masked, no mask where every element is valid. Shapes in elements; immutable values.
 //
 // Answers to tinygrad 0.10.0 shape/view.py, whose results (which reshapes merge, which need a
 // second view) it reproduces.
@@ -27,10 +27,11 @@ struct View {
   std::optional<Mask> mask;
   bool contiguous = false;  // offset 0, no mask, row-major strides
 
-  // Canonicalises. Row-major strides if `strides` is empty and the rank isn't 0.
+  // Canonicalises. Row-major without `strides`.
   static View Create(Shape shape, std::optional<Shape> strides = std::nullopt, SInt offset = 0,
                      std::optional<Mask> mask = std::nullopt);
 
+  // Elements seen, masked ones included.
   SInt size() const;
 
   // Movement. Arguments must be legal for the shape (checked by callers that face clients).
@@ -43,19 +44,18 @@ struct View {
   View Stride(std::span<const int64_t> multiples) const;
   // nullopt where one view can't express it.
   std::optional<View> Reshape(const Shape& new_shape) const;
-  // The view that is `this` looked at through `outer`... i.e. (outer's result indexes this): `*this
-  // + outer` of 0.10.0 (View.__add__ with self=*this below, other=outer above). nullopt where it
-  // needs two.
+  // This view seen through `outer`, whose row-major positions are this one's elements (0.10.0:
+  // this + outer). nullopt where it takes two.
   std::optional<View> Compose(const View& outer) const;
-  // 0.10.0 View.invert: nullopt where there is none.
+  // The view that undoes this one, if it only permutes and flips elements (0.10.0: invert).
   std::optional<View> Invert(const Shape& out_shape) const;
-  // With every symbolic value that is proven constant made a number; masks and offsets minimal
-  // (0.10.0: minify).
+  // Adjacent axes that one stride can walk merged, axes of size 1 dropped (0.10.0: minify).
   View Minify() const;
 
   bool operator==(const View&) const = default;
 };
 
+// Row-major, 0 on axes of size 1.
 Shape StridesForShape(const Shape& shape);
 std::string ToString(const View& view);
 
