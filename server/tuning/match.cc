@@ -1,0 +1,96 @@
+#include "server/tuning/match.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "engine/base/status.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "server/workers/codec.h"
+
+namespace beamd {
+namespace {
+
+using ::google::protobuf::util::MessageDifferencer;
+
+bool SameArch(const v1::Environment& a, const v1::Environment& b) {
+  return a.kind() == b.kind() && a.arch() == b.arch() && a.features() == b.features();
+}
+
+// The level at which a record answers; MATCH_UNSPECIFIED: it doesn't.
+v1::Match LevelOf(const v1::Record& record, const MatchQuery& query) {
+  if (record.key() == query.key.Hex()) return v1::MATCH_STRICT;
+  const v1::Environment& there = record.environment();
+  if (SameArch(there, query.environment) &&
+      MessageDifferencer::Equals(record.search(), query.search)) {
+    return v1::MATCH_SAME_ARCH;
+  }
+  return there.kind() == query.environment.kind() ? v1::MATCH_ANY : v1::MATCH_UNSPECIFIED;
+}
+
+v1::Match LowestServed(v1::MatchPolicy policy) {
+  switch (policy) {
+    case v1::MATCH_POLICY_SAME_ARCH:
+      return v1::MATCH_SAME_ARCH;
+    case v1::MATCH_POLICY_ANY:
+      return v1::MATCH_ANY;
+    default:
+      return v1::MATCH_STRICT;
+  }
+}
+
+}  // namespace
+
+std::optional<v1::MissReason> FirstDifference(const v1::Record& record, const MatchQuery& query) {
+  const v1::Environment& a = record.environment();
+  const v1::Environment& b = query.environment;
+  if (!SameArch(a, b) || a.vendor() != b.vendor() || a.model() != b.model() ||
+      a.units() != b.units() || a.memory_bytes() != b.memory_bytes()) {
+    return v1::MISS_REASON_DEVICE_CHANGED;
+  }
+  if (!MessageDifferencer::Equals(record.search(), query.search)) {
+    return v1::MISS_REASON_OPTIONS_CHANGED;
+  }
+  if (a.codegen_epoch() != b.codegen_epoch()) return v1::MISS_REASON_EPOCH_CHANGED;
+  if (a.measurement_version() != b.measurement_version()) {
+    return v1::MISS_REASON_MEASUREMENT_CHANGED;
+  }
+  if (a.llvm() != b.llvm()) return v1::MISS_REASON_COMPILER_CHANGED;
+  if (a.driver() != b.driver()) return v1::MISS_REASON_DRIVER_CHANGED;
+  if (a.clock_limit_mhz() != b.clock_limit_mhz() ||
+      a.memory_clock_limit_mhz() != b.memory_clock_limit_mhz()) {
+    return v1::MISS_REASON_CLOCKS_CHANGED;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<MatchAnswer> FindMatch(Store& store, const MatchQuery& query) {
+  BEAMD_ASSIGN_OR_RETURN(std::vector<v1::Record> records, store.RecordsOf(query.kernel));
+  if (records.empty()) return MatchAnswer(v1::MISS_REASON_NO_RECORD);
+  BEAMD_ASSIGN_OR_RETURN(const std::optional<v1::Graph> graph, store.FindGraph(query.kernel));
+  if (!graph || !MessageDifferencer::Equals(*graph, *query.graph)) {
+    return MatchAnswer(v1::MISS_REASON_GRAPH_MISMATCH);
+  }
+  // The closest first, of equals the newest.
+  std::sort(records.begin(), records.end(), [&](const v1::Record& a, const v1::Record& b) {
+    return std::make_tuple(LevelOf(a, query), -a.created().seconds(), -a.created().nanos()) <
+           std::make_tuple(LevelOf(b, query), -b.created().seconds(), -b.created().nanos());
+  });
+  v1::MissReason why = v1::MISS_REASON_NO_RECORD;
+  for (const v1::Record& record : records) {
+    const v1::Match level = LevelOf(record, query);
+    if (level == v1::MATCH_UNSPECIFIED || level > LowestServed(query.policy)) {
+      // The record that differs last tells best what to change.
+      why = std::max(why, FirstDifference(record, query).value_or(why));
+    } else if (!query.applies(FromWire(record.opts()))) {
+      return MatchAnswer(v1::MISS_REASON_NOT_APPLICABLE);
+    } else {
+      v1::Hit hit;
+      *hit.mutable_record() = record;
+      hit.set_match(level);
+      return MatchAnswer(std::move(hit));
+    }
+  }
+  return MatchAnswer(why);
+}
+
+}  // namespace beamd

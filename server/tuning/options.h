@@ -1,0 +1,20 @@
+// The search's options: defaults, limits, and what of a request goes where.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "proto/beamd/v1/tuning.pb.h"
+
+namespace beamd {
+
+// Every field set, to the default that tuning.proto documents.
+v1::SearchOptions DefaultSearchOptions();
+
+// `request` with every field set: what it leaves out comes from `defaults`. InvalidArgument naming
+// the field where a value is outside its limits.
+absl::StatusOr<v1::SearchOptions> ResolveOptions(const v1::SearchOptions& request,
+                                                 const v1::SearchOptions& defaults);
+
+// Of resolved options: those that stand in a key, the others cleared.
+v1::SearchOptions KeyOptions(v1::SearchOptions options);
+
+}  // namespace beamd
