@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -178,7 +179,13 @@ class WireReader {
   template <typename Entry>
   absl::Status ReadSymbolic(const google::protobuf::RepeatedPtrField<v1::Symbolic>& symbolic,
                             const std::string& field, Entry entry) {
-    for (int i = 0; i < symbolic.size(); ++i) {
+    // In the order of the entries, whatever the message's: sources then have one order.
+    std::vector<int> order(symbolic.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, {}, [&](int i) {
+      return std::pair(static_cast<int>(symbolic[i].field()), symbolic[i].index());
+    });
+    for (const int i : order) {
       const std::string here = absl::StrCat(field, ".symbolic[", i, "]");
       IntOrSrc* const at = entry(symbolic[i]);
       if (at == nullptr) {
@@ -550,12 +557,15 @@ class WireWriter {
       auto& symbolic = *v.mutable_symbolic();
       for (size_t i = 0; i < view.shape.size(); ++i) {
         v.add_shape(Entry(view.shape[i], v1::Symbolic::SHAPE, i, symbolic));
+      }
+      for (size_t i = 0; i < view.strides.size(); ++i) {
         v.add_strides(Entry(view.strides[i], v1::Symbolic::STRIDE, i, symbolic));
-        if (!view.mask) continue;
+      }
+      v.set_offset(Entry(view.offset, v1::Symbolic::OFFSET, 0, symbolic));
+      for (size_t i = 0; view.mask && i < view.mask->size(); ++i) {
         v.add_mask(Entry((*view.mask)[i].first, v1::Symbolic::MASK, 2 * i, symbolic));
         v.add_mask(Entry((*view.mask)[i].second, v1::Symbolic::MASK, 2 * i + 1, symbolic));
       }
-      v.set_offset(Entry(view.offset, v1::Symbolic::OFFSET, 0, symbolic));
     }
   }
   void WriteArg(const ReduceArg& arg, v1::Node& n) {
@@ -612,6 +622,14 @@ absl::StatusOr<UOp> FromProto(const v1::Graph& message, UOpGraph& graph, const G
   BEAMD_RETURN_IF_ERROR(reader.Read());
   const UOp root = reader.nodes().back();
   if (nodes != nullptr) *nodes = std::move(reader.nodes());
+  return root;
+}
+
+absl::StatusOr<UOp> KernelFromProto(const v1::Graph& message, UOpGraph& graph,
+                                    const GraphLimits& limits) {
+  std::vector<UOp> nodes;
+  BEAMD_ASSIGN_OR_RETURN(const UOp root, FromProto(message, graph, limits, &nodes));
+  BEAMD_RETURN_IF_ERROR(VerifyKernel(root, nodes));
   return root;
 }
 

@@ -1,6 +1,6 @@
 // Graphs as they travel and are kept (proto/beamd/v1/ast.proto), and back.
 //
-// Order: FromProto, then VerifyKernel (verify.h) for what claims to be a kernel.
+// Order: KernelFromProto for what claims to be a kernel; FromProto alone for tensor graphs.
 // Error: InvalidArgument naming the node by its index in the message, with an ErrorDetail; never a
 //        crash, whatever the message holds.
 #pragma once
@@ -31,6 +31,10 @@ struct GraphLimits {
 // one; constants round or wrap to their dtype, as folded ones do. `nodes`, if given, gets the UOp of each message node.
 absl::StatusOr<UOp> FromProto(const v1::Graph& message, UOpGraph& graph,
                               const GraphLimits& limits = {}, std::vector<UOp>* nodes = nullptr);
+
+// FromProto, then VerifyKernel with the message's node numbers.
+absl::StatusOr<UOp> KernelFromProto(const v1::Graph& message, UOpGraph& graph,
+                                    const GraphLimits& limits = {});
 
 // Nodes in the order of Toposort. The graph holds ops of the wire only.
 v1::Graph ToProto(UOp root);

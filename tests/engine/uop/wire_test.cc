@@ -97,6 +97,20 @@ TEST(Wire, NodesWrittenTwiceBecomeOne) {
   EXPECT_EQ(nodes[2], *root);
 }
 
+TEST(Wire, OrderOfExpressionsDoesNotMatter) {
+  v1::Graph message = Message(
+      "%0 = DEFINE_VAR int32 var \"n\" 1..8\n"
+      "%1 = DEFINE_VAR int32 var \"m\" 1..8\n"
+      "%2 = VIEW void (%0, %1) view[shape ($0,$1) strides ($1,1) offset 0]");
+  UOpGraph graph;
+  const UOp root = FromProto(message, graph).value();
+  auto& symbolic =
+      *message.mutable_nodes(2)->mutable_view_arg()->mutable_views(0)->mutable_symbolic();
+  ASSERT_EQ(symbolic.size(), 3);
+  symbolic.SwapElements(0, 2);
+  EXPECT_EQ(FromProto(message, graph).value(), root);
+}
+
 TEST(Wire, ConstantsConvertToTheirType) {
   UOpGraph graph;
   const auto constant = [&](v1::Scalar scalar, const std::function<void(v1::Node&)>& set) {
