@@ -1,0 +1,57 @@
+// Flags of a command, bound to variables: `--name=value`, `--name value`, `--flag`, `--noflag`.
+//
+//   CommandLine line("beamd serve --store DIR [flags]");
+//   line.Add("listen", &listen, "address to serve on");
+//   BEAMD_ASSIGN_OR_RETURN(std::vector<std::string> rest, line.Parse(args));
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace beamd {
+
+class CommandLine {
+ public:
+  explicit CommandLine(std::string usage) : usage_(std::move(usage)) {}
+
+  // The variable's value now is the default, and must outlive the object. `-` and `_` in a name are
+  // the same.
+  void Add(std::string name, std::string* value, std::string help);
+  void Add(std::string name, int64_t* value, std::string help);
+  void Add(std::string name, double* value, std::string help);
+  void Add(std::string name, bool* value, std::string help);
+  void Add(std::string name, absl::Duration* value, std::string help);
+  // "0,2,3".
+  void Add(std::string name, std::vector<int>* value, std::string help);
+
+  // Sets what `args` says and returns what is no flag, in order; all behind "--" is. InvalidArgument
+  // for a flag that isn't known or a value that isn't one.
+  absl::StatusOr<std::vector<std::string>> Parse(const std::vector<std::string>& args) const;
+  // Whether the flag was in the last Parse.
+  bool Given(const std::string& name) const;
+
+  // Usage and every flag with its default.
+  std::string Help() const;
+
+ private:
+  struct Flag {
+    std::string name;
+    std::string help;
+    std::string otherwise;  // the default, as text
+    bool is_bool = false;
+    std::function<bool(const std::string&)> set;
+    mutable bool given = false;
+  };
+  const Flag* Find(std::string name) const;
+
+  std::string usage_;
+  std::vector<Flag> flags_;
+};
+
+}  // namespace beamd
