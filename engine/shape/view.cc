@@ -403,7 +403,8 @@ std::optional<View> View::Reshape(const Shape& new_shape) const {
 }
 
 std::optional<View> View::Compose(const View& outer) const {
-  if (contiguous) return outer;
+  // Without elements there is nothing to project (0.10.0 recurses for ever on some of these).
+  if (contiguous || HasZero(outer.shape)) return outer;
   if (outer.contiguous && outer.shape == shape) return *this;
   if (outer.contiguous && MaxSize(outer.shape) == MaxSize(shape)) {
     if (std::optional<View> reshaped = Reshape(outer.shape)) return reshaped;

@@ -110,6 +110,11 @@ TEST(View, ComposePadsBackWhatTheOuterViewMasks) {
   EXPECT_EQ(inner.Compose(outer), View::Create({6, 6}, Shape{1, 4}, -1, Mask{{1, 5}, {0, 6}}));
 }
 
+TEST(View, ComposeOfNoElementsIsTheOuterView) {
+  const View inner = View::Create({14, 3}, Shape{4, 0}, 1, Mask{{0, 12}, {1, 2}});
+  EXPECT_EQ(inner.Compose(View::Create({1, 2, 0, 7})), View::Create({1, 2, 0, 7}));
+}
+
 TEST(View, ComposeKeepsApartWhatOnlyMultiplyingOutWouldMerge) {
   const View inner = View::Create({12, 3}, Shape{-3, -1}, 35);
   EXPECT_EQ(inner.Compose(View::Create({3, 4}, Shape{-4, 1}, 8)), std::nullopt);
