@@ -73,6 +73,20 @@ std::span<const UOp> Operands(UOp u) {
   return {};
 }
 
+// Takes m * (the sum of `terms`) out of `sum` and gives back m; nullopt if it isn't in there whole.
+std::optional<int64_t> TakeMultiple(LinearForm& sum, const Terms& terms) {
+  int64_t m = 0;
+  for (const Term& t : terms) {
+    const auto it = std::find_if(sum.terms.begin(), sum.terms.end(),
+                                 [&](const Term& other) { return other.base == t.base; });
+    if (it == sum.terms.end() || it->coef % t.coef != 0) return std::nullopt;
+    if (m != 0 && it->coef / t.coef != m) return std::nullopt;
+    m = it->coef / t.coef;
+    sum.terms.erase(it);
+  }
+  return m;
+}
+
 }  // namespace
 
 Bounds FullRange(Scalar s) {
@@ -234,30 +248,23 @@ Bounds BoundsTable::Refine(UOp u, Bounds b) {
     if (f.expr == u) meet(f.bounds.min, f.bounds.max);
   }
   if (sum_facts_.empty() || !u.is(Op::kAdd) || !IsInt(u.scalar())) return b;
-  std::optional<LinearForm> sum = Linearise(u, *this);
-  if (!sum) return b;
+  std::optional<LinearForm> rest = Linearise(u, *this);
+  if (!rest) return b;
+  // u = m1 * (a fact's sum) + m2 * (another's) + ... + rest, taking the facts as they come.
+  SumRange taken;
   for (const SumFact& f : sum_facts_) {
-    // u = m * (the fact's sum) + rest?
-    LinearForm rest = *sum;
-    int64_t m = 0;
-    bool covered = true;
-    for (const Term& t : f.terms) {
-      const auto it = std::find_if(rest.terms.begin(), rest.terms.end(),
-                                   [&](const Term& r) { return r.base == t.base; });
-      covered =
-          it != rest.terms.end() && it->coef % t.coef == 0 && (m == 0 || it->coef / t.coef == m);
-      if (!covered) break;
-      m = it->coef / t.coef;
-      rest.terms.erase(it);
-    }
-    if (!covered || m == 0) continue;
-    const std::optional<SumRange> range = RangeOf(rest, *this);
-    if (!range) continue;
-    const Int128 x = Int128{m} * f.bounds.min, y = Int128{m} * f.bounds.max;
-    const Int128 min = range->min + std::min(x, y), max = range->max + std::max(x, y);
-    const Bounds full = FullRange(u.scalar());
-    if (min >= full.min && max <= full.max) meet(min, max);
+    LinearForm left = *rest;
+    const std::optional<int64_t> m = TakeMultiple(left, f.terms);
+    if (!m) continue;
+    const Int128 x = Int128{*m} * f.bounds.min, y = Int128{*m} * f.bounds.max;
+    taken = {taken.min + std::min(x, y), taken.max + std::max(x, y)};
+    rest = std::move(left);
   }
+  const std::optional<SumRange> range = RangeOf(*rest, *this);
+  if (!range) return b;
+  const Int128 min = range->min + taken.min, max = range->max + taken.max;
+  const Bounds full = FullRange(u.scalar());
+  if (min >= full.min && max <= full.max) meet(min, max);
   return b;
 }
 
