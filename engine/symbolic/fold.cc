@@ -1,6 +1,7 @@
 #include "engine/symbolic/fold.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -157,6 +158,54 @@ UOp TakeDivModPair(LinearForm& sum) {
   return nullptr;
 }
 
+// Takes k * (x // n + (x + 1) // n + ... + (x + n - 1) // n) out of the sum and gives back k * x: an
+// unrolled count. Summands that are always 0 may be missing. Null if there is no such run.
+UOp TakeUnrolledDivs(LinearForm& sum, BoundsTable& table) {
+  constexpr int64_t kMaxRun = 64;
+  struct Div {
+    UOp x;
+    int64_t offset;
+  };
+  // The parts of (x + offset) // n.
+  const auto parts = [](const Term& t) -> Div {
+    const UOp top = t.base.src(0);
+    if (top.is(Op::kAdd) && top.src(1).is_const()) return {top.src(0), top.src(1).int_value()};
+    return {top, 0};
+  };
+  const auto is_div = [](const Term& t) {
+    return t.base.is(Op::kIdiv) && t.base.src(1).is_const() && t.base.src(1).int_value() > 1 &&
+           t.base.src(1).int_value() <= kMaxRun;
+  };
+  for (const Term& first : sum.terms) {
+    if (!is_div(first)) continue;
+    const UOp x = parts(first).x, n = first.base.src(1);
+    uint64_t seen = 0;
+    const auto in_run = [&](const Term& t) {
+      if (!is_div(t) || t.coef != first.coef || t.base.src(1) != n) return false;
+      const Div div = parts(t);
+      return div.x == x && div.offset >= 0 && div.offset < n.int_value();
+    };
+    for (const Term& t : sum.terms) {
+      if (in_run(t)) seen |= uint64_t{1} << parts(t).offset;
+    }
+    const Bounds b = table.Of(x);
+    if (std::popcount(seen) < 2 || b.min < 0 || b.max > MaxInt(x.scalar()) - kMaxRun) continue;
+    bool whole = true;
+    for (int64_t i = 0; i < n.int_value(); ++i) {
+      whole &= (seen >> i & 1) != 0 || b.max + i < n.int_value();
+    }
+    if (!whole) continue;
+    const int64_t k = first.coef;
+    Terms rest;
+    for (const Term& t : sum.terms) {
+      if (!in_run(t)) rest.push_back(t);
+    }
+    sum.terms = std::move(rest);
+    return x * k;
+  }
+  return nullptr;
+}
+
 // x // c over the integers as quotient + remainder // c with 0 <= remainder, where that takes
 // something out of the division. x: exact, and not negative.
 struct Split {
@@ -270,7 +319,10 @@ UOp NormaliseSum(UOp sum) {
   BoundsTable& table = Table(sum);
   std::optional<LinearForm> form = Linearise(sum, table);
   if (!form) return nullptr;
-  while (const UOp x = TakeDivModPair(*form)) {
+  for (;;) {
+    UOp x = TakeDivModPair(*form);
+    if (!x) x = TakeUnrolledDivs(*form, table);
+    if (!x) break;
     form = Linearise(Build(*std::move(form), sum.graph()) + x, table);
     if (!form) return nullptr;
   }
