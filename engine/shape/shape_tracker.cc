@@ -87,20 +87,51 @@ UOp MakeRange(UOpGraph& graph, int axis, const SInt& extent) {
                     graph.Intern(RangeArg{RangeArg::Kind::kGlobal, axis, 0}));
 }
 
-// Row-major coordinates of `index` where `valid` holds. Outside, the index may be negative, and
-// truncating division of what may be negative folds little.
-std::vector<UOp> Unflatten(UOpGraph& graph, UOp index, UOp valid, const Shape& shape) {
-  const bool outside = BoundsOf(index).min < 0;
+// Row-major coordinates of `index`. Truncating: right where it isn't negative, as wherever the
+// point is valid.
+std::vector<UOp> Unflatten(UOpGraph& graph, UOp index, const Shape& shape) {
   std::vector<UOp> coordinates(shape.size());
   SInt step = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     const UOp above = step == 1 ? index : index / step.ToUOp(graph);
-    const UOp coordinate = above % shape[i].ToUOp(graph);
-    coordinates[i] = outside ? SimplifyGiven(coordinate, valid) : Simplify(coordinate);
+    coordinates[i] = Simplify(above % shape[i].ToUOp(graph));
     step = step * shape[i];
   }
   return coordinates;
 }
+
+// Coordinates of which a mask leaves [begin, end), written as begin + r with r a RANGE. Outside of
+// a mask the index of a view may be negative, and truncating division of that folds little; in
+// terms of r it is the index of valid points alone. What r stands for comes back at the end.
+class ShiftedCoordinates {
+ public:
+  explicit ShiftedCoordinates(UOpGraph& graph) : graph_(graph) {}
+
+  void Shift(const View& v, std::vector<UOp>& coordinates) {
+    for (size_t i = 0; i < coordinates.size(); ++i) {
+      const auto& [begin, end] = (*v.mask)[i];
+      if (!ProvenLt(begin, end) || (!NeedsLowerBound(v, i) && !NeedsUpperBound(v, i))) continue;
+      // Axes of kernels aren't negative.
+      const UOp r = MakeRange(graph_, -1 - static_cast<int>(ranges_.size()), end - begin);
+      const UOp shift = begin.ToUOp(graph_);
+      ranges_.push_back(r);
+      stands_for_.push_back(coordinates[i] - shift);
+      coordinates[i] = r + shift;
+    }
+  }
+
+  UOp Restore(UOp u) const {
+    // A later coordinate is in terms of the earlier ones.
+    for (size_t i = ranges_.size(); i-- > 0;) {
+      u = Substitute(u, {&ranges_[i], 1}, {&stands_for_[i], 1});
+    }
+    return ranges_.empty() ? u : Simplify(u);
+  }
+
+ private:
+  UOpGraph& graph_;
+  std::vector<UOp> ranges_, stands_for_;
+};
 
 // The axes of the RANGEs below `u`.
 std::vector<bool> AxesBelow(UOp u, size_t rank) {
@@ -113,26 +144,39 @@ std::vector<bool> AxesBelow(UOp u, size_t rank) {
   return found;
 }
 
-// Adds factor * u, where u is linear, to `coefficients` by axis.
-void AddLinear(UOp u, int64_t factor, std::vector<std::optional<int64_t>>& coefficients) {
-  std::vector<std::pair<UOp, int64_t>> stack = {{u, factor}};
-  while (!stack.empty()) {
-    const auto [n, f] = stack.back();
-    stack.pop_back();
+// The factors of the linear terms of `u`, by the axes of RANGEs.
+std::vector<std::optional<int64_t>> LinearFactors(UOp u, size_t rank) {
+  std::vector<std::optional<int64_t>> factors(rank);
+  std::vector<std::pair<UOp, int64_t>> pending = {{u, 1}};
+  while (!pending.empty()) {
+    const auto [n, factor] = pending.back();
+    pending.pop_back();
     if (n.is(Op::kAdd)) {
-      for (const UOp s : n.src()) stack.emplace_back(s, f);
+      for (const UOp s : n.src()) pending.emplace_back(s, factor);
     } else if (n.is(Op::kMul) && n.src(1).is_const()) {
-      stack.emplace_back(n.src(0), f * n.src(1).int_value());
+      pending.emplace_back(n.src(0), factor * n.src(1).int_value());
     } else if (n.is(Op::kMul) && n.src(0).is_const()) {
-      stack.emplace_back(n.src(1), f * n.src(0).int_value());
+      pending.emplace_back(n.src(1), factor * n.src(0).int_value());
     } else if (n.is(Op::kRange)) {
-      std::optional<int64_t>& c = coefficients[n.data<RangeArg>().axis];
-      c = c.value_or(0) + f;
+      std::optional<int64_t>& f = factors[n.data<RangeArg>().axis];
+      f = f.value_or(0) + factor;
     }
   }
+  return factors;
 }
 
 // ---- the largest index ----
+
+// Of a valid point of one view: each axis reaches its own end of the mask. -1 if there is none.
+SInt LargestIndex(const View& v) {
+  SInt largest = v.offset;
+  for (size_t i = 0; i < v.shape.size(); ++i) {
+    const auto [begin, end] = v.mask ? (*v.mask)[i] : std::pair(SInt(0), v.shape[i]);
+    if (ProvenLe(end, begin)) return -1;
+    largest = largest + Max(v.strides[i] * begin, v.strides[i] * (end - 1));
+  }
+  return largest;
+}
 
 struct Interval {
   int64_t lo = 0, hi = 0;
@@ -277,6 +321,7 @@ UOp ShapeTracker::ToUOp(UOpGraph& graph) const {
 
 int64_t ShapeTracker::RealSize() const {
   if (std::ranges::find(shape(), SInt(0)) != shape().end()) return 0;
+  if (views_.size() == 1) return std::max<int64_t>(LargestIndex(views_[0]).max(), -1) + 1;
   const auto all_numbers = [](const View& v) { return AllNumbers(v); };
   if (std::ranges::all_of(views_, all_numbers)) return LargestIndex(views_) + 1;
   UOpGraph graph;
@@ -287,16 +332,20 @@ int64_t ShapeTracker::RealSize() const {
 
 IndexedUOps ShapeTracker::ToIndexedUOps(UOpGraph& graph, std::span<const UOp> idxs) const {
   BEAMD_CHECK(idxs.size() == shape().size(), "one index an axis");
+  ShiftedCoordinates shifted(graph);
   UOp index, valid = graph.Bool(true);
   std::vector<UOp> coordinates(idxs.begin(), idxs.end());
   for (size_t k = views_.size(); k-- > 0;) {
     const bool last = k + 1 == views_.size();
     const View view = last ? views_[k] : views_[k].Minify();
-    if (!last) coordinates = Unflatten(graph, index, valid, view.shape);
+    if (!last) coordinates = Unflatten(graph, index, view.shape);
     valid = beamd::Simplify(AndMask(graph, view, coordinates, valid));
     index = beamd::Simplify(FlatIndex(graph, view, coordinates));
+    if (k == 0 || !view.mask || BoundsOf(index).min >= 0) continue;
+    shifted.Shift(view, coordinates);
+    index = beamd::Simplify(FlatIndex(graph, view, coordinates));
   }
-  return {index, valid};
+  return {shifted.Restore(index), shifted.Restore(valid)};
 }
 
 IndexedUOps ShapeTracker::ToIndexedUOps(std::span<const UOp> idxs) const {
@@ -319,12 +368,10 @@ std::vector<std::optional<SInt>> ShapeTracker::RealStrides(bool ignore_valid) co
     strides.assign(rank, SInt(0));
     if (std::ranges::find(last.shape, SInt(0)) != last.shape.end()) return strides;
     UOpGraph graph;
-    IndexedUOps at = ToIndexedUOps(graph, Ranges(graph, last.shape));
-    at.valid = SimplifyValid(at.valid);
-    at.index = SimplifyGiven(at.index, at.valid);
-    std::vector<std::optional<int64_t>> linear(rank);
-    AddLinear(at.index, 1, linear);
-    const std::vector<bool> used = AxesBelow(at.index, rank);
+    const IndexedUOps at = ToIndexedUOps(graph, Ranges(graph, last.shape));
+    const UOp index = SimplifyGiven(at.index, SimplifyValid(at.valid));
+    const std::vector<std::optional<int64_t>> linear = LinearFactors(index, rank);
+    const std::vector<bool> used = AxesBelow(index, rank);
     masked = AxesBelow(at.valid, rank);
     for (size_t i = 0; i < rank; ++i) {
       if (!used[i]) continue;

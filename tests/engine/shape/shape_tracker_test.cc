@@ -412,6 +412,21 @@ TEST(ShapeTracker, RealStridesFoldWhatTheMaskMakesNonNegative) {
   EXPECT_EQ(rows.RealStrides(/*ignore_valid=*/true), (Strides{1, 3}));
 }
 
+TEST(ShapeTracker, RealStridesFoldWhatAMiddleMaskMakesNonNegative) {
+  // Upsampling by a mask that leaves the first of two, padded, cut into windows: the row of an
+  // element is found only if the padding is known to be out of the way.
+  const Mask firsts{{0, 3}, {0, 4}, {0, 1}, {0, 4}, {0, 1}};
+  const View upsampled = View::Create({3, 4, 2, 4, 2}, Shape{16, 4, 0, 1, 0}, 0, firsts);
+  const Mask inside{{0, 3}, {0, 2}, {1, 8}, {0, 2}, {1, 8}};
+  const View padded = View::Create({3, 2, 9, 2, 9}, Shape{64, 0, 8, 0, 1}, -9, inside);
+  const View windows = View::Create({3, 8, 8, 2, 2}, Shape{324, 18, 1, 180, 10});
+  const ShapeTracker st({upsampled, padded, windows});
+  EXPECT_EQ(st.Simplify().views().size(), 3u);
+  EXPECT_EQ(st.RealStrides()[0], SInt(16));
+  EXPECT_FALSE(st.AxisIsMasked(0));
+  EXPECT_TRUE(st.AxisIsMasked(1));
+}
+
 TEST(ShapeTracker, RealSizeTakesTheMasksIntoAccount) {
   EXPECT_EQ(ShapeTracker::FromShape({4, 6}).Pad(Pairs{{2, 2}, {0, 3}}).RealSize(), 24);
   EXPECT_EQ(ShapeTracker({View::Create({4}, Shape{3}, -3, Mask{{1, 3}})}).RealSize(), 4);
@@ -438,6 +453,9 @@ TEST(ShapeTracker, RealSizeCoversEveryValueOfAVariable) {
   const SInt n(graph.Variable("n", 1, 10));
   EXPECT_EQ(ShapeTracker::FromShape({n, 4}).RealSize(), 40);
   EXPECT_EQ(ShapeTracker({View::Create({1, 4}, Shape{0, 1}, n * 4)}).RealSize(), 44);
+  EXPECT_EQ(ShapeTracker::FromShape({n, 4}).Pad(Pairs{{2, 2}, {0, 3}}).RealSize(), 40);
+  const std::array<int, 1> axis = {0};
+  EXPECT_EQ(ShapeTracker::FromShape({n, 4}).Flip(axis).RealSize(), 40);
 }
 
 TEST(ShapeTracker, IndexesARankOfZero) {
