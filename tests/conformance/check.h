@@ -1,0 +1,90 @@
+// One comparison of beamd with what the corpus records, for one target.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/base/target_caps.h"
+#include "engine/kernel/kernel.h"
+#include "engine/uop/uop.h"
+#include "tests/conformance/recorded.h"
+
+namespace beamd::conformance {
+
+// Which kernels count as excepted, and why; by check, then id.
+using Excepted = std::map<std::string, std::map<std::string, std::string>>;
+
+// A line: `id check[,check] reason`; `#` begins a comment. InvalidArgument naming the line where it
+// isn't so, or where there are more than forty.
+absl::StatusOr<Excepted> ParseExcepted(absl::string_view text);
+
+struct Tally {
+  int kernels = 0;  // compared, images and excepted included
+  int images = 0;   // left out of the ratio until images are supported
+  int equal = 0;
+  int unsupported = 0;  // refused by the engine
+  int excepted = 0;
+  int different = 0;
+  std::vector<std::pair<std::string, std::string>> differences;  // id, why; unsupported ones too
+  std::vector<std::string> needless;                             // excepted, but equal
+
+  // equal / (kernels - images - excepted); 1 where nothing is left.
+  double Ratio() const;
+};
+
+struct CheckInput {
+  const Recorded* recorded = nullptr;
+  TargetKind target = TargetKind::kCpu;
+  std::map<std::string, std::string> excepted;  // of this check: id, reason
+  int sample = 0;                               // so many kernels, drawn by `seed`; 0: all
+  uint64_t seed = 0;
+};
+
+// "cpu", "cuda", "hip"
+absl::string_view TargetName(TargetKind kind);
+
+// The kernels to look at: all, or the sample. Not std::shuffle: what a seed draws must not depend
+// on the library.
+template <typename Line>
+std::vector<Line> Sampled(std::vector<Line> lines, const CheckInput& input) {
+  const size_t size = static_cast<size_t>(input.sample);
+  if (size == 0 || size >= lines.size()) return lines;
+  std::mt19937_64 random(input.seed);
+  for (size_t i = 0; i < size; ++i) std::swap(lines[i], lines[i + random() % (lines.size() - i)]);
+  lines.resize(size);
+  return lines;
+}
+
+// The kernel of `id` in `graph`, what it can't do without applied. Where the engine refuses it,
+// Unimplemented.
+absl::StatusOr<Kernel> MakeKernel(const std::string& id, const CheckInput& input, UOpGraph& graph);
+
+// Does the kernel read or write an image?
+bool UsesImages(const Kernel& kernel);
+
+// How `kernel` differs from the state written; empty if it doesn't.
+std::string StateDifference(const WrittenState& written, const Kernel& kernel);
+// How two lists of actions differ once tensor cores are taken out of `written`.
+std::string LegalDifference(const std::vector<int>& written,
+                            const std::vector<std::pair<int, Kernel>>& ours);
+// Is action `number` a tensor core's?
+bool IsTensorCore(int number);
+
+// Adds a kernel to the tally. `why`: how it differs, empty if it doesn't; Unimplemented: refused.
+void Count(const std::string& id, bool image, const absl::StatusOr<std::string>& why,
+           const CheckInput& input, Tally& tally);
+
+// What the heuristics choose, from the fresh shape on.
+absl::StatusOr<Tally> CheckHeuristics(const CheckInput& input);
+// The legal actions of a kernel and, after one of them, its legal actions again.
+absl::StatusOr<Tally> CheckActions(const CheckInput& input);
+// Random walks over the actions.
+absl::StatusOr<Tally> CheckWalks(const CheckInput& input);
+
+}  // namespace beamd::conformance

@@ -1,0 +1,52 @@
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include "tests/conformance/check.h"
+#include "tests/conformance/excepted.h"
+#include "tests/testing/corpus.h"
+
+namespace beamd::conformance {
+namespace {
+
+struct Case {
+  const char* name;
+  absl::StatusOr<Tally> (*check)(const CheckInput&);
+  double minimum;
+};
+
+class CorpusSample : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CorpusSample, AgreesWithTheRelease) {
+  const std::optional<std::string> dir = testing::CorpusDir();
+  if (!dir) GTEST_SKIP() << "BEAMD_CORPUS isn't set";
+  static const absl::StatusOr<Recorded> recorded = Recorded::Open(*dir);
+  if (absl::IsNotFound(recorded.status())) GTEST_SKIP() << recorded.status().message();
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  absl::StatusOr<Excepted> excepted = ParseExcepted(kExcepted);
+  ASSERT_TRUE(excepted.ok()) << excepted.status();
+  for (TargetKind target : {TargetKind::kCpu, TargetKind::kCuda, TargetKind::kHip}) {
+    const absl::StatusOr<Tally> tally = GetParam().check({.recorded = &*recorded,
+                                                          .target = target,
+                                                          .excepted = (*excepted)[GetParam().name],
+                                                          .sample = 200,
+                                                          .seed = 20});
+    if (absl::IsNotFound(tally.status())) continue;
+    ASSERT_TRUE(tally.ok()) << tally.status();
+    EXPECT_GE(tally->Ratio(), GetParam().minimum) << TargetName(target);
+    for (const auto& [id, why] : tally->differences) {
+      std::printf("%s %s: %s\n", std::string(TargetName(target)).c_str(), id.c_str(), why.c_str());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Checks, CorpusSample,
+                         ::testing::Values(Case{"hc", CheckHeuristics, 0.95},
+                                           Case{"actions", CheckActions, 0.99},
+                                           Case{"walks", CheckWalks, 0.99}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace beamd::conformance
