@@ -66,7 +66,7 @@ absl::flat_hash_set<UOp> OpenBuffers(std::span<const UOp> nodes) {
     if (!u.is(Op::kLoad | Op::kPreload | Op::kStore) || !u.src(0).has_data<BufferArg>()) continue;
     const uint64_t size = u.src(0).data<BufferArg>().size_elements;
     if (size == 0 || !u.src(1).is(Op::kView)) continue;
-    const IndexBounds b = BoundsOf(u.src(1));
+    const IndexBounds b = IndexBoundsOf(u.src(1));
     const bool proven =
         b.empty || (b.inside && b.index.min >= 0 && static_cast<uint64_t>(b.index.max) < size);
     if (!proven) open.insert(u.src(0));

@@ -776,7 +776,7 @@ class KernelCheck {
     const auto fits = [&](const IndexBounds& b) {
       return b.empty || (b.inside && (any_index || (b.index.min >= 0 && b.index.max < size)));
     };
-    const IndexBounds bounds = BoundsOf(access.view);
+    const IndexBounds bounds = IndexBoundsOf(access.view);
     if (bounds.sizes_ok && fits(bounds)) return absl::OkStatus();
     if (bounds.exact) {
       return OutOfBuffer(access, bounds.index.min < 0 ? bounds.index.min : bounds.index.max, size);
@@ -787,7 +787,7 @@ class KernelCheck {
       if (!view.ok()) {
         return Fault(access.node, "NEGATIVE_SIZE", view.status().message(), "view_arg");
       }
-      const IndexBounds known = BoundsOf(*view);
+      const IndexBounds known = IndexBoundsOf(*view);
       if (fits(known)) continue;
       const ViewIndex once = view->WithoutRepeats();
       if (once.WalkLength() > steps_) continue;  // undecided
@@ -809,7 +809,7 @@ class KernelCheck {
 
   absl::Status CheckLoadOfStored(const Access& load, const Access& store) {
     if (load.view == store.view) return absl::OkStatus();
-    const IndexBounds loaded = BoundsOf(load.view), stored = BoundsOf(store.view);
+    const IndexBounds loaded = IndexBoundsOf(load.view), stored = IndexBoundsOf(store.view);
     if (loaded.empty || stored.empty || loaded.index.max < stored.index.min ||
         stored.index.max < loaded.index.min) {
       return absl::OkStatus();

@@ -96,7 +96,7 @@ std::vector<Interval> Unravel(const BoundedView& view, Interval index, bool* ins
   return at;
 }
 
-IndexBounds BoundsOf(std::span<const BoundedView> views, bool numbers) {
+IndexBounds IndexBoundsOf(std::span<const BoundedView> views, bool numbers) {
   IndexBounds bounds;
   for (const BoundedView& v : views) {
     for (const Interval dim : v.shape) {
@@ -273,7 +273,7 @@ ViewIndex ViewIndex::WithoutRepeats() const {
   return once;
 }
 
-IndexBounds BoundsOf(UOp view) {
+IndexBounds IndexBoundsOf(UOp view) {
   std::vector<std::optional<Interval>> of_source(view.src_count());
   bool numbers = true;
   const auto bounds = [&](const IntOrSrc& v) -> Interval {
@@ -295,10 +295,10 @@ IndexBounds BoundsOf(UOp view) {
       v.valid.push_back({std::max<int64_t>(begin, 0), std::min(end, dim.max) - 1});
     }
   }
-  return BoundsOf(views, numbers);
+  return IndexBoundsOf(views, numbers);
 }
 
-IndexBounds BoundsOf(const ViewIndex& view) {
+IndexBounds IndexBoundsOf(const ViewIndex& view) {
   std::vector<BoundedView> views;
   for (const ViewIndex::View& from : view.views()) {
     BoundedView& v = views.emplace_back();
@@ -309,7 +309,7 @@ IndexBounds BoundsOf(const ViewIndex& view) {
       v.valid.push_back({from.valid[i].first, from.valid[i].second - 1});
     }
   }
-  return BoundsOf(views, true);
+  return IndexBoundsOf(views, true);
 }
 
 }  // namespace beamd

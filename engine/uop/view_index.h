@@ -78,8 +78,8 @@ struct IndexBounds {
   bool inside = true;    // every index on the way is proven to stay inside its inner view
   bool sizes_ok = true;  // no size can be negative
 };
-IndexBounds BoundsOf(UOp view);
-IndexBounds BoundsOf(const ViewIndex& view);
+IndexBounds IndexBoundsOf(UOp view);
+IndexBounds IndexBoundsOf(const ViewIndex& view);
 
 template <typename Visit>
 void ViewIndex::ForEachValid(Visit visit) const {

@@ -103,25 +103,26 @@ TEST_F(ViewIndexTest, TellsAnIndexThatLeavesAnInnerView) {
   EXPECT_FALSE(left);
   view.Index(outside, &left);
   EXPECT_TRUE(left);
-  EXPECT_FALSE(BoundsOf(view).inside);
+  EXPECT_FALSE(IndexBoundsOf(view).inside);
 }
 
 TEST_F(ViewIndexTest, BoundsOfOneViewAreExact) {
-  const IndexBounds b =
-      BoundsOf(Parse("%0 = VIEW void view[shape (4,3) strides (-3,2) offset 9 mask (1:3,0:2)]"));
+  const IndexBounds b = IndexBoundsOf(
+      Parse("%0 = VIEW void view[shape (4,3) strides (-3,2) offset 9 mask (1:3,0:2)]"));
   EXPECT_TRUE(b.exact);
   EXPECT_EQ(b.index, (Interval{3, 8}));
-  EXPECT_TRUE(BoundsOf(Parse("%0 = VIEW void view[shape (4,0) strides (1,1) offset 0]")).empty);
   EXPECT_TRUE(
-      BoundsOf(Parse("%0 = VIEW void view[shape (4) strides (1) offset 0 mask (2:2)]")).empty);
+      IndexBoundsOf(Parse("%0 = VIEW void view[shape (4,0) strides (1,1) offset 0]")).empty);
+  EXPECT_TRUE(
+      IndexBoundsOf(Parse("%0 = VIEW void view[shape (4) strides (1) offset 0 mask (2:2)]")).empty);
 }
 
 TEST_F(ViewIndexTest, BoundsCoverEveryValueOfTheVariables) {
   const IndexBounds b =
-      BoundsOf(Parse("%0 = DEFINE_VAR int32 var \"n\" 2..8\n"
-                     "%1 = CONST int32 -3\n"
-                     "%2 = ADD int32 (%0, %1)\n"
-                     "%3 = VIEW void (%0, %2) view[shape ($1,2) strides (1,$0) offset 0]"));
+      IndexBoundsOf(Parse("%0 = DEFINE_VAR int32 var \"n\" 2..8\n"
+                          "%1 = CONST int32 -3\n"
+                          "%2 = ADD int32 (%0, %1)\n"
+                          "%3 = VIEW void (%0, %2) view[shape ($1,2) strides (1,$0) offset 0]"));
   EXPECT_FALSE(b.sizes_ok);
   EXPECT_FALSE(b.exact);
   EXPECT_EQ(b.index, (Interval{0, 12}));
@@ -151,7 +152,7 @@ TEST_F(ViewIndexTest, BoundsHoldForRandomChains) {
     }
     const UOp view = graph_.Make(Op::kView, DType(), {}, graph_.Intern(arg));
     const ViewIndex index = ViewIndex::Create(view, {}).value();
-    const IndexBounds bounds = BoundsOf(view);
+    const IndexBounds bounds = IndexBoundsOf(view);
     bool any = false;
     Interval seen{INT64_MAX, INT64_MIN};
     index.ForEachValid([&](std::span<const int64_t>, int64_t element, bool left_view) {
