@@ -1,0 +1,86 @@
+#include "server/services/reply.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/error_detail.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+#include "server/services/validate.h"
+#include "spdlog/spdlog.h"
+
+namespace beamd {
+v1::ErrorDetail ToErrorDetail(const absl::Status& status) {
+  v1::ErrorDetail to;
+  to.set_message(std::string(status.message()));
+  const std::optional<ErrorDetail> from = GetErrorDetail(status);
+  if (!from) {
+    to.set_reason(absl::StatusCodeToString(status.code()));
+    return to;
+  }
+  to.set_reason(from->reason);
+  to.set_field(from->field);
+  if (from->node) to.set_node(static_cast<uint32_t>(*from->node));
+  if (from->limit) to.set_limit(*from->limit);
+  if (from->value) to.set_value(*from->value);
+  return to;
+}
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  v1::StatusDetails details;
+  details.set_code(static_cast<int>(status.code()));
+  details.set_message(std::string(status.message()));
+  details.add_details()->PackFrom(ToErrorDetail(status));
+  return {static_cast<grpc::StatusCode>(status.code()), details.message(),
+          details.SerializeAsString()};
+}
+
+absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message& request) {
+  grpc::ByteBuffer copy = bytes;  // shares the slices
+  grpc::ProtoBufferReader reader(&copy);
+  if (!reader.status().ok() || !request.ParseFromZeroCopyStream(&reader)) {
+    return InvalidArgument(absl::StrCat("the bytes are no ", request.GetTypeName()),
+                           {.reason = "MALFORMED"});
+  }
+  return CheckKnown(request);
+}
+
+grpc::ByteBuffer ToBytes(const google::protobuf::Message& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return {&slice, 1};
+}
+
+Trace StartTrace(grpc::CallbackServerContext& context) {
+  absl::string_view header;
+  const auto& metadata = context.client_metadata();
+  if (const auto it = metadata.find("traceparent"); it != metadata.end()) {
+    header = {it->second.data(), it->second.size()};
+  }
+  Trace trace = TraceFromHeader(header);
+  context.AddInitialMetadata("traceparent", trace.Header());
+  return trace;
+}
+
+UnaryCall::UnaryCall(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                     grpc::ByteBuffer* response, const char* method)
+    : request_(request),
+      response_(response),
+      method_(method),
+      reactor_(context->DefaultReactor()),
+      trace_(StartTrace(*context)),
+      began_(absl::Now()) {}
+
+void UnaryCall::Finish(const absl::Status& status, const google::protobuf::Message& response) {
+  const double ms = absl::ToDoubleMilliseconds(absl::Now() - began_);
+  if (status.ok()) {
+    spdlog::debug("method={} trace={} ms={:.2f}", method_, trace_.id, ms);
+    *response_ = ToBytes(response);
+  } else {
+    spdlog::info("method={} trace={} ms={:.2f} failed: {}", method_, trace_.id, ms,
+                 status.ToString(absl::StatusToStringMode::kWithNoExtraData));
+  }
+  reactor_->Finish(ToGrpcStatus(status));
+}
+
+}  // namespace beamd

@@ -1,0 +1,39 @@
+// The gRPC server: services, health, reflection; started, drained, stopped.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/store/store.h"
+#include "server/tuning/tuner.h"
+#include "server/workers/fleet.h"
+#include "server/workers/supervisor.h"
+
+namespace beamd {
+
+struct ServerOptions {
+  std::string listen = "127.0.0.1:7411";
+  std::string build;
+  int handler_threads = 4;
+  // Larger messages are refused by gRPC.
+  int message_bytes_max = 64 << 20;
+};
+
+class Server {
+ public:
+  // Unavailable where the address can't be had. What it is given must outlive it.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, Tuner& tuner,
+                                                       Store& store, Supervisor& supervisor,
+                                                       const Fleet& fleet);
+  virtual ~Server() = default;
+
+  // "127.0.0.1:41234": with the port that port 0 became.
+  virtual const std::string& address() const = 0;
+  // Health says NOT_SERVING, new work is refused; jobs get until `grace` to end, then are cancelled.
+  // Returns once the last call is answered.
+  virtual void Drain(absl::Duration grace) = 0;
+};
+
+}  // namespace beamd

@@ -1,0 +1,215 @@
+#include "server/services/services.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/error_detail.h"
+#include "engine/base/status.h"
+#include "server/services/reply.h"
+#include "server/services/tune_stream.h"
+#include "server/workers/codec.h"
+
+namespace beamd {
+namespace {
+
+constexpr uint32_t kDefaultPage = 100;
+constexpr uint32_t kLargestPage = 1000;
+constexpr int kLookupsMax = 10000;
+// Of one Show: compiling, and printing what may be large.
+constexpr absl::Duration kShowLimit = absl::Seconds(30);
+
+absl::StatusOr<Digest> ParseDigest(const std::string& hex, const char* field) {
+  absl::StatusOr<Digest> digest = Digest::FromHex(hex);
+  if (digest.ok()) return digest;
+  return InvalidArgument(absl::StrCat(field, " is no 64 hexadecimal digits"),
+                         {.reason = "BAD_KEY", .field = field});
+}
+
+void ToProto(const PoolState& state, v1::ProcessPool& pool) {
+  for (const ChildState& from : state.children) {
+    v1::ChildProcess& child = *pool.add_children();
+    child.set_pid(from.pid);
+    child.set_tasks_done(from.tasks_done);
+    child.set_busy(from.busy);
+    child.set_resident_bytes(static_cast<uint64_t>(from.resident_bytes));
+  }
+  pool.set_tasks_done(state.tasks_done);
+  pool.mutable_replaced()->insert(state.replaced.begin(), state.replaced.end());
+}
+
+absl::Status ListRecords(Store& store, const v1::ListRecordsRequest& request,
+                         v1::ListRecordsResponse& response) {
+  if (!request.kernel_hash().empty()) {
+    BEAMD_ASSIGN_OR_RETURN(const Digest kernel, ParseDigest(request.kernel_hash(), "kernel_hash"));
+    BEAMD_ASSIGN_OR_RETURN(std::vector<v1::Record> records, store.RecordsOf(kernel));
+    for (v1::Record& record : records) *response.add_records() = std::move(record);
+    return absl::OkStatus();
+  }
+  std::optional<Digest> after;
+  if (!request.page_token().empty()) {
+    BEAMD_ASSIGN_OR_RETURN(after, ParseDigest(request.page_token(), "page_token"));
+  }
+  const uint32_t size =
+      std::min(request.page_size() == 0 ? kDefaultPage : request.page_size(), kLargestPage);
+  // One more than the page, to know whether there is another.
+  BEAMD_ASSIGN_OR_RETURN(std::vector<v1::Record> records,
+                         store.ListRecords(after, static_cast<int>(size) + 1));
+  const bool more = records.size() > size;
+  if (more) records.pop_back();
+  if (more) response.set_next_page_token(records.back().key());
+  for (v1::Record& record : records) *response.add_records() = std::move(record);
+  return absl::OkStatus();
+}
+
+absl::Status GetRecord(Store& store, const v1::GetRecordRequest& request,
+                       v1::GetRecordResponse& response) {
+  BEAMD_ASSIGN_OR_RETURN(const Digest key, ParseDigest(request.key(), "key"));
+  BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Record> record,
+                         store.FindRecord(key, request.generation()));
+  if (!record) {
+    return WithDetail(absl::NotFoundError(absl::StrCat("no record of key ", request.key())),
+                      {.reason = "NO_RECORD", .field = "key"});
+  }
+  BEAMD_ASSIGN_OR_RETURN(const Digest kernel, Digest::FromHex(record->kernel_hash()));
+  BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Graph> graph, store.FindGraph(kernel));
+  if (graph) *response.mutable_graph() = *std::move(graph);
+  *response.mutable_record() = *std::move(record);
+  return absl::OkStatus();
+}
+
+// Where the worker's pass or opts were at fault, what it said; else what became of the worker.
+absl::Status ShowStatus(const TaskEnd& end) {
+  switch (end.outcome) {
+    case TaskOutcome::kDone: {
+      const internal::ShowReply& reply = end.reply.shown();
+      return {static_cast<absl::StatusCode>(reply.code()), reply.message()};
+    }
+    case TaskOutcome::kTimeout:
+      return absl::DeadlineExceededError("the worker overran its limit");
+    case TaskOutcome::kMemory:
+      return absl::ResourceExhaustedError("the worker passed its memory limit");
+    case TaskOutcome::kUnavailable:
+    case TaskOutcome::kCancelled:
+      return absl::UnavailableError("no worker");
+    case TaskOutcome::kCrash:
+    case TaskOutcome::kGarbage:
+      return absl::InternalError(absl::StrCat("the worker failed: ", end.detail));
+  }
+  return absl::InternalError("no outcome");
+}
+
+}  // namespace
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* TunerService::Tune(grpc::CallbackServerContext* context,
+                                                               const grpc::ByteBuffer* request) {
+  return StartTuneStream(tuner_, executor_, context, request);
+}
+
+RawUnary TunerService::Lookup(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                              grpc::ByteBuffer* response) {
+  return Reply<v1::LookupRequest, v1::LookupResponse>(
+      executor_, std::make_shared<UnaryCall>(context, request, response, "Lookup"),
+      [this](const v1::LookupRequest& req, v1::LookupResponse& resp) -> absl::Status {
+        if (req.queries_size() > kLookupsMax) {
+          return InvalidArgument("too many queries", {.reason = "TOO_MANY",
+                                                      .field = "queries",
+                                                      .limit = kLookupsMax,
+                                                      .value = req.queries_size()});
+        }
+        for (const v1::LookupQuery& query : req.queries()) {
+          absl::StatusOr<v1::LookupAnswer> answer = tuner_.Lookup(query);
+          if (answer.ok()) {
+            *resp.add_answers() = *std::move(answer);
+          } else if (absl::IsInvalidArgument(answer.status())) {
+            *resp.add_answers()->mutable_error() = ToErrorDetail(answer.status());
+          } else {
+            return answer.status();
+          }
+        }
+        return absl::OkStatus();
+      });
+}
+
+RawUnary RecordsService::List(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                              grpc::ByteBuffer* response) {
+  return Reply<v1::ListRecordsRequest, v1::ListRecordsResponse>(
+      executor_, std::make_shared<UnaryCall>(context, request, response, "List"),
+      [this](const auto& req, auto& resp) { return ListRecords(store_, req, resp); });
+}
+
+RawUnary RecordsService::Get(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                             grpc::ByteBuffer* response) {
+  return Reply<v1::GetRecordRequest, v1::GetRecordResponse>(
+      executor_, std::make_shared<UnaryCall>(context, request, response, "Get"),
+      [this](const auto& req, auto& resp) { return GetRecord(store_, req, resp); });
+}
+
+RawUnary DevicesService::List(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                              grpc::ByteBuffer* response) {
+  return Reply<v1::ListDevicesRequest, v1::ListDevicesResponse>(
+      executor_, std::make_shared<UnaryCall>(context, request, response, "ListDevices"),
+      [this](const v1::ListDevicesRequest&, v1::ListDevicesResponse& resp) {
+        resp.set_build(build_);
+        ToProto(supervisor_.State(fleet_.workers), *resp.mutable_workers());
+        for (const FleetDevice& from : fleet_.devices) {
+          v1::Device& device = *resp.add_devices();
+          device.set_id(from.description.id());
+          *device.mutable_environment() = from.description.environment();
+          const PoolState state = supervisor_.State(from.runner);
+          device.set_state(state.children.empty() ? v1::DEVICE_STATE_RESTARTING
+                                                  : v1::DEVICE_STATE_READY);
+          ToProto(state, *device.mutable_runners());
+          device.mutable_cores()->Add(from.cores.begin(), from.cores.end());
+        }
+        return absl::OkStatus();
+      });
+}
+
+RawUnary InspectorService::Show(grpc::CallbackServerContext* context,
+                                const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  auto call = std::make_shared<UnaryCall>(context, request, response, "Show");
+  // Answered by the worker's callback: no thread waits for it.
+  executor_.Post([this, call] {
+    v1::ShowRequest req;
+    absl::Status status = ParseRequest(call->request(), req);
+    if (status.ok()) status = SubmitShow(req, call);
+    if (!status.ok()) call->Finish(status, v1::ShowResponse());
+  });
+  return call->reactor();
+}
+
+absl::Status InspectorService::SubmitShow(const v1::ShowRequest& request,
+                                          const std::shared_ptr<UnaryCall>& call) {
+  BEAMD_ASSIGN_OR_RETURN(const TuningDevice* device, tuner_.SelectDevice(request.device()));
+  BEAMD_ASSIGN_OR_RETURN(ParsedKernel kernel, tuner_.parts().parse(request.graph()));
+  auto kernel_context = std::make_shared<internal::AddContext>();
+  kernel_context->set_id(supervisor_.NewId());
+  *kernel_context->mutable_graph() = std::move(kernel.canonical);
+  *kernel_context->mutable_caps() = ToFrame(device->caps);
+  PoolTask task{.owner = supervisor_.NewId(), .context = kernel_context, .limit = kShowLimit};
+  task.request.set_trace(call->trace().id);
+  internal::ShowRequest& show = *task.request.mutable_show();
+  show.set_context(kernel_context->id());
+  *show.mutable_opts() = request.opts();
+  show.set_heuristic(request.heuristic());
+  show.set_pass(request.pass());
+  task.done = [this, call, id = kernel_context->id()](TaskEnd end) {
+    supervisor_.DropContext(id);
+    v1::ShowResponse response;
+    const internal::ShowReply& reply = end.reply.shown();
+    response.set_text(reply.text());
+    *response.mutable_opts() = reply.opts();
+    response.set_uop_count(static_cast<uint64_t>(reply.uop_count()));
+    response.set_compile_s(static_cast<double>(reply.compile_ns()) * 1e-9);
+    call->Finish(ShowStatus(end), response);
+  };
+  supervisor_.Submit(fleet_.workers, std::move(task));
+  return absl::OkStatus();
+}
+
+}  // namespace beamd

@@ -1,0 +1,227 @@
+#include "server/services/tune_stream.h"
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/base/mutex.h"
+#include "grpcpp/alarm.h"
+#include "server/services/reply.h"
+#include "server/services/trace.h"
+#include "spdlog/spdlog.h"
+
+namespace beamd {
+namespace {
+
+// Silence after which a stream says that its job lives.
+constexpr absl::Duration kHeartbeat = absl::Seconds(1);
+
+// Steps are taken by Pump: at most one write is out at a time, and Finish comes once, after the last.
+// It is held by the reactor, by the job's callback, by its alarm and by the executor's work, any of
+// which may come last.
+class TuneStream : public std::enable_shared_from_this<TuneStream> {
+ public:
+  TuneStream(Tuner& tuner, grpc::CallbackServerContext* context,
+             grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor)
+      : tuner_(tuner),
+        trace_(StartTrace(*context)),
+        deadline_(absl::FromChrono(context->deadline())),
+        began_(absl::Now()),
+        reactor_(reactor) {}
+
+  // On the executor.
+  void Start(const grpc::ByteBuffer& bytes) {
+    v1::TuneRequest request;
+    absl::StatusOr<Tuner::Answer> answer = ParseRequest(bytes, request);
+    if (answer.status().ok()) {
+      answer = tuner_.Tune(request, trace_.id, [self = weak_from_this()] {
+        if (const auto stream = self.lock()) stream->Pump();
+      });
+    }
+    {
+      MutexLock lock(mutex_);
+      started_ = true;
+      if (!answer.ok()) {
+        end_ = answer.status();
+      } else {
+        *outbox_.emplace_back().mutable_accepted() = std::move(answer->accepted);
+        watch_ = std::move(answer->watch);
+        if (answer->result) {
+          *outbox_.emplace_back().mutable_result() = *std::move(answer->result);
+          end_ = absl::OkStatus();
+        }
+      }
+    }
+    Pump();
+    SetAlarm();
+  }
+
+  void Cancel() {
+    std::unique_ptr<JobWatch> watch;
+    {
+      MutexLock lock(mutex_);
+      cancelled_ = true;
+      watch = std::move(watch_);
+    }
+    if (watch != nullptr) {
+      watch->Leave(absl::Now() >= deadline_ ? StopReason::kDeadline : StopReason::kCancelled);
+    }
+    Pump();
+  }
+
+  void Written(bool ok) {
+    {
+      MutexLock lock(mutex_);
+      writing_ = false;
+      last_write_ = absl::Now();
+      if (!ok) cancelled_ = true;
+    }
+    Pump();
+  }
+
+  // The call is over; the reactor goes.
+  void Done() {
+    std::unique_ptr<JobWatch> watch;
+    std::unique_ptr<grpc::Alarm> alarm;
+    MutexLock lock(mutex_);
+    reactor_ = nullptr;
+    watch = std::move(watch_);
+    alarm = std::move(alarm_);
+  }
+
+ private:
+  void Pump() {
+    std::optional<v1::TuneEvent> event;
+    std::optional<absl::Status> finish;
+    grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor = nullptr;
+    {
+      MutexLock lock(mutex_);
+      if (writing_ || finished_ || !started_) return;
+      if (outbox_.empty() && !end_ && !cancelled_) TakeNews();
+      if (cancelled_) {
+        finish = absl::CancelledError("the client is gone");
+      } else if (!outbox_.empty()) {
+        event = std::move(outbox_.front());
+        outbox_.pop_front();
+      } else {
+        finish = end_;
+      }
+      writing_ = event.has_value();
+      finished_ = finish.has_value();
+      if (event) bytes_ = ToBytes(*event);
+      reactor = reactor_;
+    }
+    // Without the lock: gRPC may call Written before these return.
+    if (event) reactor->StartWrite(&bytes_);
+    if (finish) {
+      Log(*finish);
+      reactor->Finish(ToGrpcStatus(*finish));
+    }
+  }
+
+  void TakeNews() BEAMD_REQUIRES(mutex_) {
+    if (watch_ == nullptr) return;
+    Job::News news = watch_->job().Look(seen_);
+    seen_ = news.number;
+    if (news.progress) {
+      last_progress_ = *news.progress;
+      *outbox_.emplace_back().mutable_progress() = *std::move(news.progress);
+    }
+    if (!news.end) return;
+    end_ = news.end->status();
+    if (!news.end->ok()) return;
+    v1::TuneResult& result = *outbox_.emplace_back().mutable_result();
+    result = **std::move(news.end);
+    result.set_trace_id(trace_.id);
+  }
+
+  void SetAlarm() {
+    MutexLock lock(mutex_);
+    if (finished_ || reactor_ == nullptr) return;
+    // A new one each time: setting an alarm from its own callback would destroy what runs.
+    alarm_ = std::make_unique<grpc::Alarm>();
+    alarm_->Set(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kHeartbeat),
+                [self = shared_from_this()](bool due) {
+                  if (!due) return;
+                  self->Beat();
+                  self->SetAlarm();
+                });
+  }
+
+  void Beat() {
+    {
+      MutexLock lock(mutex_);
+      const absl::Time now = absl::Now();
+      if (watch_ == nullptr || writing_ || now - last_write_ < kHeartbeat / 2) return;
+      v1::TuneProgress& progress = *outbox_.emplace_back().mutable_progress();
+      progress = last_progress_;
+      progress.set_heartbeat(true);
+      progress.set_job(watch_->job().id());
+      progress.set_elapsed_s(absl::ToDoubleSeconds(now - began_));
+      progress.clear_debug();
+    }
+    Pump();
+  }
+
+  void Log(const absl::Status& status) const {
+    const double ms = absl::ToDoubleMilliseconds(absl::Now() - began_);
+    if (status.ok()) {
+      spdlog::debug("method=Tune trace={} ms={:.2f}", trace_.id, ms);
+    } else {
+      spdlog::info("method=Tune trace={} ms={:.2f} failed: {}", trace_.id, ms,
+                   status.ToString(absl::StatusToStringMode::kWithNoExtraData));
+    }
+  }
+
+  Tuner& tuner_;
+  const Trace trace_;
+  const absl::Time deadline_;
+  const absl::Time began_;
+  Mutex mutex_;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor_ BEAMD_GUARDED_BY(mutex_);
+  std::unique_ptr<JobWatch> watch_ BEAMD_GUARDED_BY(mutex_);
+  uint64_t seen_ BEAMD_GUARDED_BY(mutex_) = 0;
+  v1::TuneProgress last_progress_ BEAMD_GUARDED_BY(mutex_);
+  std::deque<v1::TuneEvent> outbox_ BEAMD_GUARDED_BY(mutex_);
+  // How the call ends once the outbox is empty.
+  std::optional<absl::Status> end_ BEAMD_GUARDED_BY(mutex_);
+  absl::Time last_write_ BEAMD_GUARDED_BY(mutex_) = absl::InfinitePast();
+  bool started_ BEAMD_GUARDED_BY(mutex_) = false;
+  bool writing_ BEAMD_GUARDED_BY(mutex_) = false;
+  bool finished_ BEAMD_GUARDED_BY(mutex_) = false;
+  bool cancelled_ BEAMD_GUARDED_BY(mutex_) = false;
+  grpc::ByteBuffer bytes_;  // of the write that is out
+  std::unique_ptr<grpc::Alarm> alarm_ BEAMD_GUARDED_BY(mutex_);
+};
+
+class TuneReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  TuneReactor(Tuner& tuner, Executor& executor, grpc::CallbackServerContext* context,
+              const grpc::ByteBuffer& request)
+      : stream_(std::make_shared<TuneStream>(tuner, context, this)) {
+    executor.Post([stream = stream_, request] { stream->Start(request); });
+  }
+  void OnCancel() override { stream_->Cancel(); }
+  void OnWriteDone(bool ok) override { stream_->Written(ok); }
+  void OnDone() override {
+    stream_->Done();
+    delete this;
+  }
+
+ private:
+  const std::shared_ptr<TuneStream> stream_;
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartTuneStream(Tuner& tuner, Executor& executor,
+                                                            grpc::CallbackServerContext* context,
+                                                            const grpc::ByteBuffer* request) {
+  return new TuneReactor(tuner, executor, context, *request);
+}
+
+}  // namespace beamd

@@ -1,0 +1,75 @@
+#include "server/workers/fleet.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "server/workers/spawn.h"
+
+namespace beamd {
+namespace {
+
+// Past this share of its limit a child is replaced after its task, before the limit takes one away.
+constexpr double kRecycleShare = 0.5;
+
+absl::Status CheckCores(const std::vector<int>& cores, const std::vector<int>& allowed) {
+  for (const int core : cores) {
+    if (std::find(allowed.begin(), allowed.end(), core) == allowed.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("core ", core, " is not this process's"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& options) {
+  const std::vector<int> allowed = AllowedCores();
+  BEAMD_RETURN_IF_ERROR(CheckCores(options.compile_cores, allowed));
+  BEAMD_RETURN_IF_ERROR(CheckCores(options.timing_cores, allowed));
+  std::vector<int> timing = options.timing_cores;
+  if (timing.empty()) timing = {allowed.back()};
+  Fleet fleet;
+  fleet.compile_cores = options.compile_cores;
+  if (fleet.compile_cores.empty()) {
+    std::copy_if(
+        allowed.begin(), allowed.end(), std::back_inserter(fleet.compile_cores),
+        [&](int core) { return std::find(timing.begin(), timing.end(), core) == timing.end(); });
+  }
+  if (fleet.compile_cores.empty()) fleet.compile_cores = allowed;
+
+  fleet.worker_count =
+      options.workers > 0 ? options.workers : static_cast<int>(fleet.compile_cores.size());
+  fleet.workers =
+      supervisor.AddPool({.name = "worker",
+                          .children = fleet.worker_count,
+                          .args = {options.worker_command},
+                          .cores = fleet.compile_cores,
+                          .memory_limit_bytes = options.worker_memory_bytes,
+                          .recycle_bytes = static_cast<int64_t>(
+                              static_cast<double>(options.worker_memory_bytes) * kRecycleShare),
+                          .address_space_bytes = options.worker_memory_bytes,
+                          .recycle_tasks = options.tasks_per_worker});
+  std::vector<PoolId> runners;
+  for (const std::string& device : options.devices) {
+    runners.push_back(
+        supervisor.AddPool({.name = "runner",
+                            .children = 1,
+                            .args = {options.runner_command, absl::StrCat("--device=", device)},
+                            .cores = timing,
+                            .memory_limit_bytes = options.runner_memory_bytes}));
+  }
+  BEAMD_RETURN_IF_ERROR(supervisor.WaitForHello(fleet.workers, options.start_limit).status());
+  absl::Status status = absl::UnavailableError("no device was asked for");
+  for (const PoolId runner : runners) {
+    absl::StatusOr<internal::Hello> hello = supervisor.WaitForHello(runner, options.start_limit);
+    status = hello.status();
+    if (!status.ok()) continue;
+    fleet.devices.push_back({.description = hello->device(), .runner = runner, .cores = timing});
+  }
+  if (fleet.devices.empty()) return status;
+  return fleet;
+}
+
+}  // namespace beamd

@@ -1,0 +1,50 @@
+// The daemon's children as it starts them: compile workers, and a runner a device.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/workers/frames.pb.h"
+#include "server/workers/supervisor.h"
+
+namespace beamd {
+
+struct FleetOptions {
+  // 0: one for each compile core.
+  int workers = 0;
+  // Cores that workers run on, and cores that kernels are timed on; empty: the last core of this
+  // process for timing, the others for compiling, and one for both where there is one only.
+  std::vector<int> compile_cores;
+  std::vector<int> timing_cores;
+  std::vector<std::string> devices = {"cpu:0"};
+  int64_t worker_memory_bytes = int64_t{4} << 30;
+  int64_t runner_memory_bytes = 0;  // 0: no limit
+  int64_t tasks_per_worker = 4096;
+  absl::Duration start_limit = absl::Seconds(60);
+  // argv that makes this executable a worker or a runner.
+  std::string worker_command = "worker";
+  std::string runner_command = "runner";
+};
+
+// A device whose runner is up.
+struct FleetDevice {
+  internal::DeviceDescription description;
+  PoolId runner = 0;
+  std::vector<int> cores;
+};
+
+struct Fleet {
+  PoolId workers = 0;
+  int worker_count = 0;
+  std::vector<int> compile_cores;
+  std::vector<FleetDevice> devices;
+};
+
+// Starts them all and waits for their hellos. Unavailable where workers don't start, or no device's
+// runner does; InvalidArgument for cores that this process may not use.
+absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& options);
+
+}  // namespace beamd
