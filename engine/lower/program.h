@@ -51,4 +51,7 @@ struct LinearProgram {
   KernelImage image;
 };
 
+// A line an operation, indented by loop; nodes are named by id.
+std::string ToText(const LinearProgram& program);
+
 }  // namespace beamd

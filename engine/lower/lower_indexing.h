@@ -1,0 +1,23 @@
+// Replaces every VIEW by index arithmetic and every axis by a RANGE: what is left says what happens
+// at one point of the kernel's shape.
+//
+// In:    Kernel::OptimizedAst: full shape <global><reduce><upcast/unroll>, one axis per dim.
+// Out:   SINK of STORE(INDEX(buf, idx[, valid]), value); LOAD(INDEX(...)); VALID is its condition;
+// REDUCE(value,
+//        ranges...). Index expressions are int64, simplified, in elements. Each reduction has
+//        ranges of its own, but reductions over the same axes that don't need each other share
+//        them.
+// Order: after the opts, before Expand.
+// Error: InvalidArgument if an upcast axis is symbolic; Unimplemented for images and for local axes
+// and buffers. Spec:  tinygrad 0.10.0 codegen/lowerer.py. Differs: ranges stay ranges, also the
+// unrolled ones; Expand turns them to lanes.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "engine/uop/uop.h"
+
+namespace beamd {
+
+absl::StatusOr<UOp> LowerIndexing(UOp sink);
+
+}  // namespace beamd

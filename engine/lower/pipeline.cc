@@ -1,0 +1,106 @@
+#include "engine/lower/pipeline.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/status.h"
+#include "engine/lower/expand.h"
+#include "engine/lower/linearize.h"
+#include "engine/lower/lower_indexing.h"
+#include "engine/lower/narrow.h"
+#include "engine/shape/shape_tracker.h"
+#include "engine/uop/text.h"
+
+namespace beamd {
+namespace {
+
+// Nodes that an unrolled graph may have, whatever the client allows: bounds memory and time.
+constexpr int64_t kMaxExpandedNodes = 200'000;
+
+constexpr absl::string_view kPasses[] = {"ast", "index", "expand", "narrow", "linear"};
+
+// Buffers, variables and sizes that a launch needs, from the kernel as the client sent it.
+void DescribeLaunch(UOp ast, KernelImage& image) {
+  std::map<int32_t, KernelImage::Buffer> buffers;
+  std::map<std::string, KernelImage::Variable> variables;
+  for (const UOp u : Toposort(ast)) {
+    if (u.is(Op::kDefineVar)) {
+      const auto& v = u.data<VariableArg>();
+      variables[v.name] = {v.name, v.min, v.max};
+    }
+    if (!u.is(Op::kLoad | Op::kStore | Op::kPreload)) continue;
+    const BufferArg& arg = u.src(0).data<BufferArg>();
+    KernelImage::Buffer& b = buffers[static_cast<int32_t>(arg.id)];
+    b.slot = static_cast<int32_t>(arg.id);
+    b.scalar = u.src(0).scalar();
+    b.size_elements =
+        std::max({b.size_elements, int64_t{1}, static_cast<int64_t>(arg.size_elements),
+                  ShapeTracker::FromUOp(u.src(1)).RealSize()});
+    (u.is(Op::kStore) ? b.written : b.read) = true;
+  }
+  for (const auto& [slot, b] : buffers) {
+    image.bytes += static_cast<double>(b.size_elements) * SizeBytes(b.scalar);
+    image.buffers.push_back(b);
+  }
+  for (const auto& [name, v] : variables) image.variables.push_back(v);
+}
+
+absl::StatusOr<UOp> Ok(UOp u) { return u; }
+
+// Runs a pass, times it, and prints what it made where that is asked for.
+class PassRunner {
+ public:
+  explicit PassRunner(const LowerOptions& options) : options_(options) {}
+
+  template <typename Pass, typename Result>
+  absl::Status operator()(absl::string_view name, Pass pass, Result& result) const {
+    const absl::Time start = absl::Now();
+    BEAMD_ASSIGN_OR_RETURN(result, pass());
+    if (options_.timings != nullptr) options_.timings->emplace_back(name, absl::Now() - start);
+    if (options_.dump_text != nullptr && options_.dump == name)
+      *options_.dump_text = ToText(result);
+    return absl::OkStatus();
+  }
+
+ private:
+  const LowerOptions& options_;
+};
+
+}  // namespace
+
+std::span<const absl::string_view> LowerPassNames() { return kPasses; }
+
+absl::StatusOr<LinearProgram> Lower(const Kernel& kernel, UOpGraph& graph,
+                                    const LowerOptions& options) {
+  PassRunner run(options);
+  const int64_t max_nodes = options.max_uops > 0
+                                ? std::min(2 * options.max_uops + 1000, kMaxExpandedNodes)
+                                : kMaxExpandedNodes;
+  UOp sink;
+  LinearProgram program;
+  BEAMD_RETURN_IF_ERROR(run(
+      "ast", [&] { return Ok(kernel.OptimizedAst(graph)); }, sink));
+  BEAMD_RETURN_IF_ERROR(run(
+      "index", [&] { return LowerIndexing(sink); }, sink));
+  BEAMD_RETURN_IF_ERROR(run(
+      "expand", [&] { return Expand(sink, kernel.caps(), max_nodes); }, sink));
+  BEAMD_RETURN_IF_ERROR(run(
+      "linear", [&] { return Linearize(sink); }, program));
+
+  KernelImage& image = program.image;
+  image.kind = kernel.caps().kind;
+  image.uop_count = static_cast<int64_t>(program.ops.size());
+  if (options.max_uops > 0 && image.uop_count >= options.max_uops) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(image.uop_count, " linear operations, the limit is ", options.max_uops));
+  }
+  DescribeLaunch(kernel.ast(), image);
+  if (program.slice_range) image.slices = SInt(program.slice_range.src(0)).max();
+  return program;
+}
+
+}  // namespace beamd

@@ -1,0 +1,374 @@
+#include "engine/search/beam.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/status.h"
+
+namespace beamd {
+namespace {
+
+// Timing tasks handed over ahead, so that the runner never waits for this thread.
+constexpr int kTimesInFlight = 2;
+// Of the time that is left, what the final runs and the check may need.
+constexpr double kFinalShare = 0.3;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+struct State {
+  Kernel kernel;
+  std::shared_ptr<const KernelImage> image;
+  double seconds = kNever;
+};
+
+// The optimised graph, whatever order of opts led to it.
+uint64_t GraphHash(const Kernel& kernel) {
+  UOpGraph scratch;
+  return kernel.OptimizedAst(scratch).hash();
+}
+
+class Search {
+ public:
+  Search(const Kernel& kernel, const BeamOptions& options, CandidatePipeline& pipeline,
+         const std::function<void(const BeamProgress&)>& on_progress)
+      : kernel_(kernel), options_(options), pipeline_(pipeline), on_progress_(on_progress) {
+    const absl::Time now = absl::Now();
+    explore_until_ = options.deadline == absl::InfiniteFuture()
+                         ? options.deadline
+                         : now + (options.deadline - now) * (1 - kFinalShare);
+  }
+
+  absl::StatusOr<BeamResult> Run() {
+    BEAMD_RETURN_IF_ERROR(TimeSeeds());
+    std::vector<State> beam;
+    if (unoptimised_) beam.push_back(*unoptimised_);
+    bool seeded = false;
+    for (int round = 1; !beam.empty() && !Stopped(); ++round) {
+      progress_.round = round;
+      std::vector<Kernel> children = Children(beam);
+      if (children.empty() && seeded) break;
+      BEAMD_ASSIGN_OR_RETURN(std::vector<State> timed, TimeAll(std::move(children)));
+      // Once: from here on the heuristics' kernel is a state like any other.
+      if (!seeded && heuristic_ && heuristic_->seconds < kNever) timed.push_back(*heuristic_);
+      seeded = true;
+      std::stable_sort(timed.begin(), timed.end(),
+                       [](const State& a, const State& b) { return a.seconds < b.seconds; });
+      const double min_progress = absl::ToDoubleSeconds(options_.min_progress);
+      const bool exiting = timed.empty() || timed[0].seconds < min_progress ||
+                           beam[0].seconds - timed[0].seconds < min_progress;
+      if (exiting) break;
+      const size_t width = std::min<size_t>(timed.size(), options_.width);
+      beam.assign(timed.begin(), timed.begin() + static_cast<ptrdiff_t>(width));
+    }
+    return Finish();
+  }
+
+ private:
+  bool Stopped() {
+    if (pipeline_.cancelled() || absl::Now() >= explore_until_) partial_ = true;
+    return partial_;
+  }
+
+  // ---- candidates ----
+
+  absl::Status TimeSeeds() {
+    Kernel required = RequiredOptimizations(kernel_);
+    std::vector<Kernel> seeds = {required, HandCodedOptimizations(kernel_)};
+    for (const std::vector<Opt>& opts : options_.known) {
+      Kernel known = kernel_;
+      if (known.ApplyAll(opts).ok()) seeds.push_back(std::move(known));
+    }
+    const std::vector<Opt> hc_opts = seeds[1].applied_opts();
+    result_.hc_opts = hc_opts;
+    // Their times are wanted however slow they are.
+    cut_off_ = false;
+    BEAMD_ASSIGN_OR_RETURN(const std::vector<State> timed, TimeAll(std::move(seeds)));
+    cut_off_ = true;
+    for (const State& s : timed) {
+      if (s.kernel.applied_opts() == required.applied_opts()) unoptimised_ = s;
+      if (s.kernel.applied_opts() == hc_opts) heuristic_ = s;
+    }
+    // The same code under both names.
+    if (!heuristic_ && unoptimised_) heuristic_ = unoptimised_;
+    if (!unoptimised_ && !Stopped()) {
+      // Its search can still start there; it is only too slow or too large to be run itself.
+      unoptimised_ = State{std::move(required), nullptr, kNever};
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<Kernel> Children(const std::vector<State>& beam) {
+    std::vector<Kernel> children;
+    for (const State& s : beam) {
+      for (auto& [unused, child] : LegalActions(s.kernel, options_.actions)) {
+        if (seen_graphs_.insert(GraphHash(child)).second) {
+          children.push_back(std::move(child));
+        } else {
+          Count(Failure::kDuplicate);
+        }
+      }
+    }
+    return children;
+  }
+
+  void Count(Failure failure) { ++progress_.failures[static_cast<int>(failure)]; }
+
+  void Report(const CandidateReport& report) {
+    progress_.candidate = &report;
+    on_progress_(progress_);
+    progress_.candidate = nullptr;
+  }
+
+  // Compiles and times all; those that have a time come back. Gives up early when the search is stopped.
+  absl::StatusOr<std::vector<State>> TimeAll(std::vector<Kernel> kernels) {
+    progress_.done = 0;
+    progress_.total = static_cast<int64_t>(kernels.size());
+    std::vector<State> timed;
+    std::map<uint64_t, Kernel> compiling;
+    std::map<uint64_t, std::pair<State, CandidateReport>> timing;
+    std::deque<std::pair<State, CandidateReport>> to_time;
+    double least_compute = kNever;
+    size_t next = 0;
+    while (!Stopped()) {
+      while (next < kernels.size() &&
+             static_cast<int>(compiling.size()) < pipeline_.compile_parallelism()) {
+        const uint64_t id = next_id_++;
+        pipeline_.Submit(CompileTask{id, kernels[next].applied_opts()});
+        compiling.emplace(id, std::move(kernels[next++]));
+      }
+      while (!to_time.empty() && static_cast<int>(timing.size()) < kTimesInFlight) {
+        const uint64_t id = next_id_++;
+        pipeline_.Submit(TimingOf(id, to_time.front().first));
+        timing.emplace(id, std::move(to_time.front()));
+        to_time.pop_front();
+      }
+      if (compiling.empty() && timing.empty()) break;
+      std::optional<Completion> completion = pipeline_.Next(explore_until_);
+      if (!completion) continue;
+      if (auto* compiled = std::get_if<CompileDone>(&*completion)) {
+        const auto it = compiling.find(compiled->id);
+        if (it == compiling.end()) continue;
+        State state{std::move(it->second), compiled->image, kNever};
+        compiling.erase(it);
+        CandidateReport report;
+        report.opts = state.kernel.applied_opts();
+        report.failure = compiled->failure;
+        report.detail = compiled->detail;
+        report.compile_time = compiled->compile_time;
+        report.colored_name = state.kernel.name();
+        if (report.failure == Failure::kNone) {
+          report.uops = state.image->uop_count;
+          least_compute = std::min(least_compute, state.image->compute_ops);
+          if (state.image->compute_ops > least_compute * options_.max_compute_ratio) {
+            report.failure = Failure::kTooMuchCompute;
+          } else if (!seen_images_.insert(state.image->Hash().Hex()).second) {
+            report.failure = Failure::kDuplicate;
+          }
+        } else if (options_.strict && report.failure != Failure::kTooManyUops) {
+          return absl::FailedPreconditionError(absl::StrCat("strict mode: ", ToString(report.opts),
+                                                            ": ", Name(report.failure), ": ",
+                                                            report.detail));
+        }
+        if (report.failure == Failure::kNone) {
+          to_time.emplace_back(std::move(state), std::move(report));
+        } else {
+          ++progress_.done;
+          Count(report.failure);
+          Report(report);
+        }
+      } else if (auto* done = std::get_if<TimeDone>(&*completion)) {
+        const auto it = timing.find(done->id);
+        if (it == timing.end()) continue;
+        auto [state, report] = std::move(it->second);
+        timing.erase(it);
+        ++progress_.done;
+        report.failure = done->failure;
+        report.detail = done->detail;
+        if (done->failure == Failure::kNone) {
+          ++result_.timed;
+          state.seconds = Least(done->seconds.at(0));
+          report.seconds = state.seconds;
+          Consider(state);
+          timed.push_back(std::move(state));
+        } else {
+          Count(report.failure);
+        }
+        Report(report);
+      }
+    }
+    return timed;
+  }
+
+  static double Least(const std::vector<double>& seconds) {
+    return seconds.empty() ? kNever : *std::min_element(seconds.begin(), seconds.end());
+  }
+
+  TimeTask TimingOf(uint64_t id, const State& state) const {
+    TimeTask task;
+    task.id = id;
+    task.images = {state.image};
+    task.max_global_size = options_.max_global_size;
+    task.clear_cache = options_.clear_cache;
+    if (cut_off_ && !best_.empty()) {
+      task.cut_off = absl::Seconds(best_[0].seconds * options_.early_stop_factor);
+    }
+    return task;
+  }
+
+  // Keeps the best few of everything that was ever timed.
+  void Consider(const State& state) {
+    best_.push_back(state);
+    std::stable_sort(best_.begin(), best_.end(),
+                     [](const State& a, const State& b) { return a.seconds < b.seconds; });
+    if (static_cast<int>(best_.size()) > std::max(options_.finalists, 1) * 2) best_.pop_back();
+    progress_.best_s = best_[0].seconds;
+    progress_.best_opts = best_[0].kernel.applied_opts();
+  }
+
+  // ---- the end ----
+
+  absl::StatusOr<BeamResult> Finish() {
+    result_.rounds = progress_.round;
+    if (best_.empty()) {
+      result_.failures = progress_.failures;
+      if (pipeline_.cancelled())
+        return absl::CancelledError("cancelled before any candidate had a time");
+      if (partial_)
+        return absl::DeadlineExceededError("the budget ended before any candidate had a time");
+      return absl::FailedPreconditionError(
+          absl::StrCat("no candidate survived: ", FailureSummary()));
+    }
+    std::vector<State> finalists(
+        best_.begin(),
+        best_.begin() + static_cast<ptrdiff_t>(std::min<size_t>(best_.size(), options_.finalists)));
+    const auto is_there = [&](const State& s) {
+      return std::any_of(finalists.begin(), finalists.end(),
+                         [&](const State& f) { return f.image == s.image; });
+    };
+    if (heuristic_ && heuristic_->image && !is_there(*heuristic_)) finalists.push_back(*heuristic_);
+    if (unoptimised_)
+      result_.unoptimised_s = unoptimised_->seconds < kNever ? unoptimised_->seconds : 0;
+    if (heuristic_) result_.hc_s = heuristic_->seconds < kNever ? heuristic_->seconds : 0;
+
+    std::vector<std::vector<double>> samples = TimeFinalists(finalists);
+    if (samples.size() != finalists.size()) {
+      // No final runs to be had: the search's own times decide.
+      partial_ = true;
+      samples.clear();
+      for (const State& f : finalists) samples.push_back({f.seconds});
+    }
+    std::vector<size_t> order(finalists.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return Least(samples[a]) < Least(samples[b]); });
+    for (size_t i = 0; i < finalists.size(); ++i) {
+      const State& f = finalists[i];
+      if (heuristic_ && f.image == heuristic_->image) result_.hc_s = Least(samples[i]);
+      if (unoptimised_ && f.image == unoptimised_->image) result_.unoptimised_s = Least(samples[i]);
+    }
+    for (const size_t i : order) {
+      if (!Verified(finalists[i])) continue;
+      result_.opts = finalists[i].kernel.applied_opts();
+      result_.best_s = Least(samples[i]);
+      result_.samples = samples[i];
+      result_.failures = progress_.failures;
+      result_.partial = partial_;
+      return result_;
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("every finalist gave a wrong answer: ", FailureSummary()));
+  }
+
+  std::vector<std::vector<double>> TimeFinalists(const std::vector<State>& finalists) {
+    TimeTask task;
+    task.id = next_id_++;
+    for (const State& f : finalists) task.images.push_back(f.image);
+    task.rounds = options_.final_rounds;
+    task.clear_cache = options_.clear_cache;
+    const uint64_t id = task.id;
+    pipeline_.Submit(std::move(task));
+    while (std::optional<Completion> c = pipeline_.Next(options_.deadline)) {
+      auto* done = std::get_if<TimeDone>(&*c);
+      if (done == nullptr || done->id != id) continue;
+      if (done->failure != Failure::kNone) Count(done->failure);
+      return done->failure == Failure::kNone ? done->seconds : std::vector<std::vector<double>>();
+    }
+    return {};
+  }
+
+  bool Verified(const State& state) {
+    VerifyTask task;
+    task.id = next_id_++;
+    task.image = state.image;
+    if (unoptimised_) task.oracle = unoptimised_->image;
+    const uint64_t id = task.id;
+    pipeline_.Submit(std::move(task));
+    while (std::optional<Completion> c = pipeline_.Next(options_.deadline)) {
+      auto* done = std::get_if<VerifyDone>(&*c);
+      if (done == nullptr || done->id != id) continue;
+      if (done->failure != Failure::kNone) {
+        CandidateReport report;
+        report.opts = state.kernel.applied_opts();
+        report.failure = done->failure;
+        report.detail = done->detail;
+        report.colored_name = state.kernel.name();
+        Count(done->failure);
+        Report(report);
+        return false;
+      }
+      result_.verified = done->method;
+      result_.verified_elements = done->checked;
+      result_.undecided_elements = done->undecided;
+      return true;
+    }
+    // Out of time: the answer stands unverified, and says so.
+    partial_ = true;
+    result_.verified.clear();
+    return true;
+  }
+
+  std::string FailureSummary() const {
+    std::string s;
+    for (int i = 1; i < kFailureCount; ++i) {
+      if (progress_.failures[i] == 0) continue;
+      absl::StrAppend(&s, s.empty() ? "" : ", ", Name(static_cast<Failure>(i)), " ",
+                      progress_.failures[i]);
+    }
+    return s.empty() ? "nothing could be tried" : s;
+  }
+
+  const Kernel& kernel_;
+  const BeamOptions& options_;
+  CandidatePipeline& pipeline_;
+  const std::function<void(const BeamProgress&)>& on_progress_;
+  absl::Time explore_until_;
+  uint64_t next_id_ = 1;
+  bool partial_ = false, cut_off_ = true;
+  std::optional<State> unoptimised_, heuristic_;
+  std::vector<State> best_;
+  std::unordered_set<uint64_t> seen_graphs_;
+  std::unordered_set<std::string> seen_images_;
+  BeamProgress progress_;
+  BeamResult result_;
+};
+
+}  // namespace
+
+absl::StatusOr<BeamResult> BeamSearch(const Kernel& kernel, const BeamOptions& options,
+                                      CandidatePipeline& pipeline,
+                                      const std::function<void(const BeamProgress&)>& on_progress) {
+  return Search(kernel, options, pipeline, on_progress).Run();
+}
+
+}  // namespace beamd

@@ -1,0 +1,84 @@
+// Beam search over opt lists: compiles and times what the legal actions lead to, keeps the best few,
+// goes on while they get better.
+//
+// Rules and defaults are the seeds' (tinygrad 0.10.0 engine/search.py, beam_search). Beyond them: the heuristics' kernel
+// joins the beam after the first round; states that different orders lead to are compiled once; compiling and timing
+// overlap; the finalists are timed again at full size, interleaved, and the winner's answer is checked. So the
+// result is never slower than the heuristics' or the unoptimised kernel, and never wrong where an oracle could tell.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/kernel/kernel.h"
+#include "engine/search/actions.h"
+#include "engine/search/pipeline.h"
+
+namespace beamd {
+
+struct BeamOptions {
+  int width = 4;
+  ActionOptions actions;
+  int64_t max_global_size = 65536;                      // points of a test launch; 0: full size
+  absl::Duration min_progress = absl::Nanoseconds(10);  // BEAM_MIN_PROGRESS
+  double early_stop_factor = 3;                         // times the best so far
+  double max_compute_ratio = 1000;                      // times the least arithmetic of a round
+  bool strict = false;       // BEAM_STRICT_MODE: a candidate that fails to compile fails the search
+  bool clear_cache = false;  // flush the last-level cache between timed runs
+  int finalists = 3;
+  int final_rounds = 10;
+  absl::Time deadline =
+      absl::InfiniteFuture();  // of the whole search; best so far is returned then
+  // Winners that others found: they are timed with the finalists where they apply.
+  std::vector<std::vector<Opt>> known;
+};
+
+struct CandidateReport {
+  std::vector<Opt> opts;
+  Failure failure = Failure::kNone;
+  std::string detail;
+  int64_t uops = 0;
+  absl::Duration compile_time;
+  double seconds = 0;  // best of its runs, scaled to full size; 0 where it has none
+  std::string colored_name;
+};
+
+struct BeamProgress {
+  int round = 0;                // from 1; 0 while the seeds are timed
+  int64_t done = 0, total = 0;  // candidates of this round
+  double best_s = 0;            // 0: none yet
+  std::vector<Opt> best_opts;
+  std::array<int64_t, kFailureCount> failures{};
+  // The candidate that this is about; null between rounds.
+  const CandidateReport* candidate = nullptr;
+};
+
+struct BeamResult {
+  std::vector<Opt> opts;
+  double best_s = 0;         // least of the final runs, full size
+  double hc_s = 0;           // the heuristics' kernel in the same runs
+  double unoptimised_s = 0;  // scaled from a test launch where a full one is slow
+  std::vector<Opt> hc_opts;
+  std::vector<double> samples;  // the winner's final runs, seconds
+  // How the answer was checked: VerifyDone::method; empty: nothing could.
+  std::string verified;
+  int64_t verified_elements = 0, undecided_elements = 0;
+  int rounds = 0;
+  int64_t timed = 0;
+  std::array<int64_t, kFailureCount> failures{};
+  bool partial = false;  // the deadline or a cancel ended it early
+};
+
+// Searches with `pipeline`, which belongs to the search until it returns; `on_progress` is called on this thread.
+// DeadlineExceeded or Cancelled if that came before any candidate had a time; FailedPrecondition naming what happened if
+// nothing survived. `kernel` is fresh: no opt is applied to it.
+absl::StatusOr<BeamResult> BeamSearch(const Kernel& kernel, const BeamOptions& options,
+                                      CandidatePipeline& pipeline,
+                                      const std::function<void(const BeamProgress&)>& on_progress);
+
+}  // namespace beamd

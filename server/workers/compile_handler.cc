@@ -1,0 +1,115 @@
+#include "server/workers/compile_handler.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/status.h"
+#include "engine/search/pipeline.h"
+#include "engine/uop/wire.h"
+#include "server/workers/codec.h"
+
+namespace beamd {
+namespace {
+
+// Which reason a compile's error counts under.
+Failure FailureOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return Failure::kTooManyUops;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+      return Failure::kLowering;
+    default:
+      return Failure::kCompileError;
+  }
+}
+
+}  // namespace
+
+absl::Status CompileHandler::Start(internal::Hello&) { return absl::OkStatus(); }
+
+absl::Status CompileHandler::AddContext(const internal::AddContext& context) {
+  auto added = std::make_unique<Context>();
+  added->caps = FromFrame(context.caps());
+  BEAMD_ASSIGN_OR_RETURN(const UOp ast, FromProto(context.graph(), added->graph));
+  BEAMD_ASSIGN_OR_RETURN(Kernel kernel, Kernel::Create(ast, added->caps));
+  added->kernel = std::make_unique<Kernel>(std::move(kernel));
+  contexts_[context.id()] = std::move(added);
+  return absl::OkStatus();
+}
+
+void CompileHandler::DropContext(uint64_t id) { contexts_.erase(id); }
+
+absl::Status CompileHandler::Handle(const internal::Frame& request, internal::Frame& reply) {
+  if (request.has_compile()) {
+    Compile(request.compile(), *reply.mutable_compiled());
+    return absl::OkStatus();
+  }
+  if (request.has_show()) {
+    const absl::Status status = Show(request.show(), *reply.mutable_shown());
+    reply.mutable_shown()->set_code(static_cast<int>(status.code()));
+    reply.mutable_shown()->set_message(std::string(status.message()));
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("a compile worker was sent a frame that is no compile");
+}
+
+absl::StatusOr<KernelCompiler*> CompileHandler::CompilerFor(const TargetCaps& caps) {
+  if (!compiler_ || !(compiler_caps_ == caps)) {
+    BEAMD_ASSIGN_OR_RETURN(compiler_, KernelCompiler::Create(caps));
+    compiler_caps_ = caps;
+  }
+  return compiler_.get();
+}
+
+void CompileHandler::Compile(const internal::CompileRequest& request,
+                             internal::CompileReply& reply) {
+  const absl::Time start = absl::Now();
+  const auto fail = [&](Failure failure, const absl::Status& status) {
+    reply.set_failure(static_cast<uint32_t>(failure));
+    reply.set_detail(std::string(status.message()));
+    reply.set_compile_ns(absl::ToInt64Nanoseconds(absl::Now() - start));
+  };
+  const auto context = contexts_.find(request.context());
+  if (context == contexts_.end()) {
+    return fail(Failure::kCompileError, absl::InternalError("the kernel never arrived"));
+  }
+  Kernel kernel = *context->second->kernel;
+  if (const absl::Status status = kernel.ApplyAll(FromWire(request.opts())); !status.ok()) {
+    return fail(Failure::kIllegalOpt, status);
+  }
+  const absl::StatusOr<KernelCompiler*> compiler = CompilerFor(context->second->caps);
+  if (!compiler.ok()) return fail(Failure::kCompileError, compiler.status());
+  CompileOptions options;
+  options.max_uops = request.max_uops();
+  const absl::StatusOr<CompileResult> result = (*compiler)->Compile(kernel, options);
+  if (!result.ok()) return fail(FailureOf(result.status()), result.status());
+  *reply.mutable_image() = ToFrame(result->image);
+  reply.set_compile_ns(absl::ToInt64Nanoseconds(absl::Now() - start));
+}
+
+absl::Status CompileHandler::Show(const internal::ShowRequest& request,
+                                  internal::ShowReply& reply) {
+  const absl::Time start = absl::Now();
+  const auto context = contexts_.find(request.context());
+  if (context == contexts_.end()) return absl::InternalError("the kernel never arrived");
+  Kernel kernel = *context->second->kernel;
+  if (request.heuristic()) {
+    kernel = HandCodedOptimizations(kernel);
+  } else {
+    BEAMD_RETURN_IF_ERROR(kernel.ApplyAll(FromWire(request.opts())));
+  }
+  BEAMD_ASSIGN_OR_RETURN(KernelCompiler* const compiler, CompilerFor(context->second->caps));
+  CompileOptions options;
+  options.dump = request.pass();
+  BEAMD_ASSIGN_OR_RETURN(const CompileResult result, compiler->Compile(kernel, options));
+  reply.set_text(result.dump);
+  *reply.mutable_opts() = ToWire(kernel.applied_opts());
+  reply.set_uop_count(result.image.uop_count);
+  reply.set_compile_ns(absl::ToInt64Nanoseconds(absl::Now() - start));
+  return absl::OkStatus();
+}
+
+}  // namespace beamd
