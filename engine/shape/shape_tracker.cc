@@ -327,7 +327,10 @@ int64_t ShapeTracker::RealSize() const {
   UOpGraph graph;
   const IndexedUOps at = ToIndexedUOps(graph, Ranges(graph, shape()));
   if (at.valid.is_const_int(0)) return 0;
-  return BoundsOf(SimplifyGiven(at.index, at.valid)).max + 1;
+  // Both bounds hold: that of the expression, and that of the view at the buffer alone.
+  const int64_t largest =
+      std::min(BoundsOf(SimplifyGiven(at.index, at.valid)).max, LargestIndex(views_[0]).max());
+  return std::max<int64_t>(largest, -1) + 1;
 }
 
 IndexedUOps ShapeTracker::ToIndexedUOps(UOpGraph& graph, std::span<const UOp> idxs) const {
