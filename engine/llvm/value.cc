@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "engine/llvm/math.h"
 #include "llvm/ADT/APInt.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Intrinsics.h"
@@ -295,6 +296,15 @@ absl::StatusOr<Value*> FloatAlu(Builder& b, const AluTarget& target, Op op, Scal
     case Op::kMulAcc:
       r = target.fma ? b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, src[2]})
                      : b.CreateFAdd(b.CreateFMul(x, y), src[2]);
+      break;
+    case Op::kExp2:
+      r = EmitExp2(b, target, x);
+      break;
+    case Op::kLog2:
+      r = EmitLog2(b, target, x);
+      break;
+    case Op::kSin:
+      r = EmitSin(b, target, x);
       break;
     default:
       return NoMeaning(op, s);

@@ -87,12 +87,23 @@ LinearProgram ProgramBuilder::Finish(UOp slice, int64_t slices) {
   return program_;
 }
 
+TargetCaps& TestTarget() {
+  static auto* caps = new TargetCaps(HostCaps());
+  return *caps;
+}
+
 absl::StatusOr<std::vector<std::string>> RunProgram(const LinearProgram& program,
                                                     std::vector<std::string> buffers,
                                                     std::vector<int64_t> variables, int64_t begin,
                                                     int64_t end) {
-  static CodeGenerator* generator = CodeGenerator::Create(HostCaps())->release();
   static Device* device = OpenCpuDevice()->release();
+  static TargetCaps* caps = new TargetCaps;
+  static CodeGenerator* generator = nullptr;
+  if (generator == nullptr || *caps != TestTarget()) {
+    delete generator;
+    *caps = TestTarget();
+    generator = CodeGenerator::Create(*caps)->release();
+  }
   BEAMD_ASSIGN_OR_RETURN(const KernelImage image, generator->Generate(program));
   BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> exe, device->Load(image));
   std::vector<std::unique_ptr<Buffer>> memory;

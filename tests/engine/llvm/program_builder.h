@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/base/target_caps.h"
 #include "engine/lower/program.h"
 #include "engine/uop/uop.h"
 
@@ -53,7 +54,10 @@ class ProgramBuilder {
   int64_t accs_ = 0;
 };
 
-// Compiles for this CPU and runs slices [begin, end) over copies of `buffers`; what they hold then.
+// What RunProgram compiles for: this CPU, until a test takes features away.
+TargetCaps& TestTarget();
+
+// Compiles for TestTarget and runs slices [begin, end) over copies of `buffers`; what they hold then.
 absl::StatusOr<std::vector<std::string>> RunProgram(const LinearProgram& program,
                                                     std::vector<std::string> buffers,
                                                     std::vector<int64_t> variables = {},
