@@ -1,7 +1,5 @@
 #include "engine/rewrite/graph_rewrite.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 
 namespace beamd {
@@ -36,7 +34,7 @@ UOp Rewriter::Rewrite(UOp root, int64_t fuel) {
 void Rewriter::Forget() { ++epoch_; }
 
 void Rewriter::SetDone(UOp u, UOp final_form) {
-  if (u.id() >= done_.size()) done_.resize(std::max<size_t>(u.id() + 1, u.graph().size() * 3 / 2));
+  if (u.id() >= done_.size()) done_.resize(u.graph().size() * 2 + 64);
   done_[u.id()] = {final_form, epoch_};
 }
 

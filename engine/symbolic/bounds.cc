@@ -1,6 +1,7 @@
 #include "engine/symbolic/bounds.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
 #include <utility>
@@ -90,9 +91,17 @@ std::optional<int64_t> TakeMultiple(LinearForm& sum, const Terms& terms) {
 }  // namespace
 
 Bounds FullRange(Scalar s) {
-  if (s == Scalar::kBool) return {0, 1};
-  if (IsInt(s) && s != Scalar::kUint64) return {MinInt(s), MaxInt(s)};
-  return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+  static const std::array<Bounds, kScalarCount> ranges = [] {
+    std::array<Bounds, kScalarCount> all;
+    all.fill({std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()});
+    all[static_cast<int>(Scalar::kBool)] = {0, 1};
+    for (int i = 0; i < kScalarCount; ++i) {
+      const auto scalar = static_cast<Scalar>(i);
+      if (IsInt(scalar) && scalar != Scalar::kUint64) all[i] = {MinInt(scalar), MaxInt(scalar)};
+    }
+    return all;
+  }();
+  return ranges[static_cast<int>(s)];
 }
 
 Bounds BoundsTable::Known(UOp u) const {
@@ -100,8 +109,7 @@ Bounds BoundsTable::Known(UOp u) const {
   return entry != nullptr ? entry->bounds : FullRange(u.scalar());
 }
 
-Bounds BoundsTable::Of(UOp u) {
-  if (const Entry* entry = Find(u)) return entry->bounds;
+Bounds BoundsTable::Learn(UOp u) {
   const size_t bottom = stack_.size();
   stack_.push_back(u);
   while (stack_.size() > bottom) {
@@ -118,7 +126,7 @@ Bounds BoundsTable::Of(UOp u) {
     Bounds b = Compute(n);
     if (!facts_.empty()) b = Refine(n, b);
     if (n.id() >= known_.size()) {
-      known_.resize(std::max<size_t>(n.id() + 1, n.graph().size() * 3 / 2));
+      known_.resize(n.graph().size() * 2 + 64);
     }
     known_[n.id()] = {b, epoch_};
     stack_.pop_back();

@@ -40,7 +40,10 @@ using Terms = absl::InlinedVector<Term, 8>;
 
 class BoundsTable {
  public:
-  Bounds Of(UOp u);
+  Bounds Of(UOp u) {
+    const Entry* entry = Find(u);
+    return entry != nullptr ? entry->bounds : Learn(u);
+  }
 
   // From now on, bounds hold only where the facts do. Drops what is memoised. False if the facts
   // contradict each other; bounds are then arbitrary.
@@ -60,6 +63,7 @@ class BoundsTable {
   const Entry* Find(UOp u) const {
     return u.id() < known_.size() && known_[u.id()].epoch == epoch_ ? &known_[u.id()] : nullptr;
   }
+  Bounds Learn(UOp u);
   Bounds Known(UOp u) const;
   Bounds Compute(UOp u);
   Bounds Binary(UOp u) const;

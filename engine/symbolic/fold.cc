@@ -132,6 +132,36 @@ UOp FoldCastOfConstant(UOp u) {
   return exact ? g.Const(u.dtype(), v) : UOp();
 }
 
+bool IsSingle(UOp u, BoundsTable& table) {
+  const Bounds b = table.Of(u);
+  return b.min == b.max;
+}
+
+// Whether a sum of normal operands is normal as it stands; false if that takes a longer look.
+bool IsNormalSum(UOp sum, BoundsTable& table) {
+  static constexpr OpSet kJoins = Op::kIdiv | Op::kMod;
+  const UOp left = sum.src(0), right = sum.src(1);
+  if (!sum.is(Op::kAdd) || left.is_const() || right.is(Op::kAdd | Op::kSub | Op::kNeg))
+    return false;
+  const UOp last = left.is(Op::kAdd) ? left.src(1) : left;
+  if (last.is_const()) return false;
+  const Term before = TermOf(last), added = TermOf(right);
+  if (before.base.is(Op::kAdd) || IsSingle(before.base, table)) return false;
+  if (right.is_const()) return !right.is_const_int(0);
+  return !added.base.is(kJoins | Op::kAdd) && CanonicalLess(before.base, added.base) &&
+         !IsSingle(added.base, table);
+}
+
+// The same for a product of two.
+bool IsNormalProduct(UOp product, BoundsTable& table) {
+  static constexpr OpSet kOpen = Op::kAdd | Op::kSub | Op::kMul | Op::kNeg | Op::kConst;
+  if (!product.is(Op::kMul)) return false;
+  const UOp left = product.src(0), right = product.src(1);
+  if (left.is(kOpen) || IsSingle(left, table)) return false;
+  if (right.is_const()) return !right.is_const_int(0) && !right.is_const_int(1);
+  return !right.is(kOpen) && CanonicalLess(left, right) && !IsSingle(right, table);
+}
+
 // Takes k * (x % c) and (c * k) * (x // c) out of the sum and gives back k * x; null if there is no
 // such pair.
 UOp TakeDivModPair(LinearForm& sum) {
@@ -206,6 +236,15 @@ UOp TakeUnrolledDivs(LinearForm& sum, BoundsTable& table) {
   return nullptr;
 }
 
+// The least value that an exact sum is known to have; nullopt if the sum may wrap.
+std::optional<int64_t> Lowest(const LinearForm& sum, UOpGraph& graph) {
+  BoundsTable& table = SymbolicMemo::Of(graph).bounds();
+  const std::optional<Bounds> range = ExactRange(sum, table);
+  if (!range) return std::nullopt;
+  // Facts about parts of a sum show in the bounds of its node only.
+  return range->min >= 0 ? range->min : table.Of(Build(sum, graph)).min;
+}
+
 // x // c over the integers as quotient + remainder // c with 0 <= remainder, where that takes
 // something out of the division. x: exact, and not negative.
 struct Split {
@@ -222,11 +261,11 @@ std::optional<Split> SplitQuotient(const LinearForm& x, int64_t c, UOpGraph& gra
       remainder.terms.push_back(t);
     }
   }
-  if (!ExactRange(remainder, table)) return std::nullopt;
-  const int64_t low = table.Of(Build(remainder, graph)).min;
-  if (low < 0) {
+  const std::optional<int64_t> low = Lowest(remainder, graph);
+  if (!low) return std::nullopt;
+  if (*low < 0) {
     // Lifted by a multiple of c, which the quotient gives back.
-    const Int128 lift = -Int128{FloorDiv(low, c)} * c;
+    const Int128 lift = -Int128{FloorDiv(*low, c)} * c;
     if (lift > std::numeric_limits<int64_t>::max() / 2) return std::nullopt;
     remainder.constant += static_cast<int64_t>(lift);
   }
@@ -317,6 +356,7 @@ UOp FoldSingleValue(UOp alu) {
 
 UOp NormaliseSum(UOp sum) {
   BoundsTable& table = Table(sum);
+  if (IsNormalSum(sum, table)) return nullptr;
   std::optional<LinearForm> form = Linearise(sum, table);
   if (!form) return nullptr;
   for (;;) {
@@ -331,6 +371,7 @@ UOp NormaliseSum(UOp sum) {
 
 UOp NormaliseProduct(UOp product) {
   BoundsTable& table = Table(product);
+  if (IsNormalProduct(product, table)) return nullptr;
   Operands factors, pending{product};
   auto constant = uint64_t{1};
   while (!pending.empty()) {
@@ -462,10 +503,10 @@ UOp FoldMod(UOp mod) {
     rest.terms.push_back({base, coef});
   }
   std::optional<LinearForm> joined = Linearise(Build(std::move(rest), g), table);
-  if (!joined || !ExactRange(*joined, table)) return nullptr;
-  const int64_t low = table.Of(Build(*joined, g)).min;
-  if (low < 0) {
-    const Int128 lift = -Int128{FloorDiv(low, c)} * c;
+  const std::optional<int64_t> low = joined ? Lowest(*joined, g) : std::nullopt;
+  if (!low) return nullptr;
+  if (*low < 0) {
+    const Int128 lift = -Int128{FloorDiv(*low, c)} * c;
     if (lift > std::numeric_limits<int64_t>::max() / 2) return nullptr;
     joined->constant += static_cast<int64_t>(lift);
     if (!ExactRange(*joined, table)) return nullptr;

@@ -26,12 +26,10 @@ bool ComparesToNumber(UOp u, Op op) {
          (u.src(0).scalar() != Scalar::kUint64 || u.src(1).int_value() >= 0);
 }
 
-// What a clause that holds says: about itself, what it negates, and what it compares.
+// What a clause that holds says: of the sum it bounds, or else of itself.
 void AddFacts(UOp clause, std::vector<Fact>& facts) {
-  facts.push_back({clause, {1, 1}});
   const bool negated = IsNot(clause);
   const UOp inner = negated ? clause.src(0) : clause;
-  if (negated) facts.push_back({inner, {0, 0}});
   if (ComparesToNumber(inner, Op::kCmpLt)) {
     const int64_t c = inner.src(1).int_value();
     if (negated) {
@@ -42,6 +40,8 @@ void AddFacts(UOp clause, std::vector<Fact>& facts) {
   } else if (negated && ComparesToNumber(inner, Op::kCmpNe)) {
     const int64_t c = inner.src(1).int_value();
     facts.push_back({inner.src(0), {c, c}});
+  } else {
+    facts.push_back({inner, negated ? Bounds{0, 0} : Bounds{1, 1}});
   }
 }
 
@@ -54,23 +54,29 @@ std::vector<Fact> FactsOf(UOp valid) {
 // u by cases: where a sum of non-negative terms is at least 1, one of them is. If every case has the
 // same answer, it is the answer.
 UOp SimplifyByCases(UOp u, const std::vector<Fact>& facts) {
+  // Bounds change nothing in a plain sum.
+  static constexpr OpSet kDecided =
+      Op::kIdiv | Op::kMod | Op::kMax | Op::kCmpLt | Op::kCmpNe | Op::kWhere;
+  if (std::ranges::none_of(Toposort(u), [](UOp n) { return n.is(kDecided); })) return u;
   SymbolicMemo& memo = SymbolicMemo::Of(u.graph());
   for (const Fact& fact : facts) {
     if (fact.bounds.min != 1 || !fact.expr.is(Op::kAdd)) continue;
     const std::vector<UOp> terms = SplitAssociative(fact.expr, Op::kAdd);
-    const bool simplex = std::ranges::all_of(terms, [&](UOp t) { return BoundsOf(t).min >= 0; });
-    if (!simplex || terms.size() > kMaxClauses) continue;
+    if (terms.size() > kMaxClauses) continue;
     UOp answer;
-    bool agree = true;
     for (const UOp t : terms) {
       std::vector<Fact> with = facts;
       with.push_back({t, {1, kMax}});
-      const UOp out = memo.SimplifyAssuming(u, std::move(with));
-      if (!out) continue;  // this case never happens
-      agree = agree && (!answer || answer == out);
+      // Null: this case never happens.
+      const UOp out = BoundsOf(t).min >= 0 ? memo.SimplifyAssuming(u, std::move(with)) : u;
+      if (!out) continue;
+      if (out == u || (answer && answer != out)) {
+        answer = nullptr;
+        break;
+      }
       answer = out;
     }
-    if (agree && answer) u = answer;
+    if (answer) u = answer;
   }
   return u;
 }

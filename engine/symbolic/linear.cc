@@ -50,19 +50,6 @@ int Rank(Op op) {
 
 }  // namespace
 
-int64_t SignedWrap(int64_t v, Scalar s) {
-  switch (Bits(s)) {
-    case 8:
-      return static_cast<int8_t>(v);
-    case 16:
-      return static_cast<int16_t>(v);
-    case 32:
-      return static_cast<int32_t>(v);
-    default:
-      return v;
-  }
-}
-
 std::optional<LinearForm> Linearise(UOp u, BoundsTable& bounds) {
   LinearForm sum;
   sum.dtype = u.dtype();

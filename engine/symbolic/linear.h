@@ -35,12 +35,32 @@ std::optional<Bounds> ExactRange(const LinearForm& sum, BoundsTable& bounds);
 // The node, terms in canonical order.
 UOp Build(LinearForm sum, UOpGraph& graph);
 
+// base and coef of a summand as it stands.
+inline Term TermOf(UOp u) {
+  if (u.is(Op::kMul) && u.src(1).is_const()) return {u.src(0), u.src(1).int_value()};
+  return {u, 1};
+}
+
 // Orders nodes by structure, the same way in every process: variables and indices by name, then
 // the rest, constants last.
 bool CanonicalLess(UOp a, UOp b);
 
 // `v` read as a signed number of the scalar's width.
-int64_t SignedWrap(int64_t v, Scalar s);
+constexpr int64_t SignedWrap(int64_t v, Scalar s) {
+  switch (s) {
+    case Scalar::kInt8:
+    case Scalar::kUint8:
+      return static_cast<int8_t>(v);
+    case Scalar::kInt16:
+    case Scalar::kUint16:
+      return static_cast<int16_t>(v);
+    case Scalar::kInt32:
+    case Scalar::kUint32:
+      return static_cast<int32_t>(v);
+    default:
+      return v;
+  }
+}
 // Division that rounds down; b > 0.
 constexpr int64_t FloorDiv(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 constexpr int64_t FloorMod(int64_t a, int64_t b) { return a % b + (a % b < 0 ? b : 0); }
