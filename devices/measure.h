@@ -1,0 +1,58 @@
+// How long kernels take on a device, believably and without wasting the device's time.
+//
+// A sample is a number of slices of the outermost loop, scaled to all of them: as many as fill a millisecond or two, another
+// part of the kernel each time so that a part that stays in the cache doesn't flatter; or several launches of a kernel that is
+// over in microseconds. A candidate that is certain to be slower than `cut_off` is left after the first sample that says so.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "devices/device.h"
+#include "devices/scratch.h"
+#include "engine/llvm/kernel_image.h"
+
+namespace beamd {
+
+// Rises when times of before and after can't be compared.
+inline constexpr uint32_t kMeasurementVersion = 1;
+
+struct MeasureOptions {
+  int warmups = 1;
+  int rounds = 3;  // samples an image, at most
+  // Seconds a whole kernel; slower candidates are left early.
+  double cut_off_s = std::numeric_limits<double>::infinity();
+  bool partial = true;  // a part of a long kernel will do
+  bool clear_cache = false;
+  // Sampling ends, three rounds done, once it has taken this long altogether.
+  double bound_s = 0.25;
+};
+
+struct Measurement {
+  std::vector<std::vector<double>> seconds;  // an image, a round; whole kernels
+  bool cut_off = false;
+};
+
+struct Loaded {
+  const Executable* executable = nullptr;
+  const KernelImage* image = nullptr;
+};
+
+// The images belong to one kernel and share its buffers; with several, rounds are interleaved. Variables take the middle of
+// their bounds. Internal where a time isn't positive and finite; the device's own errors.
+absl::StatusOr<Measurement> Measure(Device& device, std::span<const Loaded> kernels,
+                                    std::span<Buffer* const> buffers,
+                                    const MeasureOptions& options);
+
+// (min + max) / 2 of each, as the seeds take them.
+std::vector<int64_t> MiddleValues(const KernelImage& image);
+
+// Least of `runs` warm whole runs of each image, interleaved, nothing flushed.
+absl::StatusOr<std::vector<double>> LeastOfRuns(Device& device, std::span<const KernelImage> images,
+                                                int runs);
+
+}  // namespace beamd

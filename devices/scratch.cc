@@ -1,0 +1,138 @@
+#include "devices/scratch.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+
+namespace beamd {
+namespace {
+
+constexpr unsigned char kGuard = 0xA5;
+
+// A finaliser of 32 bits (M. Wellons' lowbias32): every input bit changes every output bit.
+uint32_t Mix(uint32_t x) {
+  x ^= x >> 16;
+  x *= 0x7feb352dU;
+  x ^= x >> 15;
+  x *= 0x846ca68bU;
+  x ^= x >> 16;
+  return x;
+}
+
+uint16_t HalfBits(float value) {
+  const auto half = static_cast<_Float16>(value);
+  uint16_t bits = 0;
+  std::memcpy(&bits, &half, sizeof(bits));
+  return bits;
+}
+
+uint16_t BFloatBits(float value) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  // To nearest even; the values here are finite.
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+template <typename T, typename F>
+std::string Fill(int64_t count, uint32_t base, F value) {
+  std::string bytes(static_cast<size_t>(count) * sizeof(T), '\0');
+  T* out = reinterpret_cast<T*>(bytes.data());
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] = static_cast<T>(value(Mix(static_cast<uint32_t>(i) + base)));
+  }
+  return bytes;
+}
+
+float Unit(uint32_t x) { return static_cast<float>(x >> 8) * 0x1p-23F - 1.0F; }
+int64_t Signed(uint32_t x) { return static_cast<int64_t>(x % 201) - 100; }
+uint32_t Unsigned(uint32_t x) { return x % 201; }
+
+}  // namespace
+
+std::string SeededValues(Scalar scalar, int64_t count, int32_t slot, uint64_t seed) {
+  const uint32_t base = Mix(static_cast<uint32_t>(seed) ^ Mix(static_cast<uint32_t>(seed >> 32)) ^
+                            Mix(static_cast<uint32_t>(slot) * 0x9E3779B9U));
+  switch (scalar) {
+    case Scalar::kVoid:
+      return {};
+    case Scalar::kBool:
+      return Fill<uint8_t>(count, base, [](uint32_t x) { return x & 1; });
+    case Scalar::kInt8:
+      return Fill<int8_t>(count, base, Signed);
+    case Scalar::kUint8:
+      return Fill<uint8_t>(count, base, Unsigned);
+    case Scalar::kInt16:
+      return Fill<int16_t>(count, base, Signed);
+    case Scalar::kUint16:
+      return Fill<uint16_t>(count, base, Unsigned);
+    case Scalar::kInt32:
+      return Fill<int32_t>(count, base, Signed);
+    case Scalar::kUint32:
+      return Fill<uint32_t>(count, base, Unsigned);
+    case Scalar::kInt64:
+      return Fill<int64_t>(count, base, Signed);
+    case Scalar::kUint64:
+      return Fill<uint64_t>(count, base, Unsigned);
+    case Scalar::kFloat16:
+      return Fill<uint16_t>(count, base, [](uint32_t x) { return HalfBits(Unit(x)); });
+    case Scalar::kBFloat16:
+      return Fill<uint16_t>(count, base, [](uint32_t x) { return BFloatBits(Unit(x)); });
+    case Scalar::kFloat32:
+      return Fill<float>(count, base, Unit);
+    case Scalar::kFloat64:
+      return Fill<double>(count, base, Unit);
+  }
+  return {};
+}
+
+absl::StatusOr<ScratchBuffers> ScratchBuffers::Create(Device& device,
+                                                      std::span<const KernelImage::Buffer> buffers,
+                                                      uint64_t seed) {
+  ScratchBuffers scratch;
+  for (const KernelImage::Buffer& use : buffers) {
+    const size_t size = static_cast<size_t>(use.size_elements) * SizeBytes(use.scalar);
+    BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer, device.Allocate(size + kGuardBytes));
+    const std::string guard(kGuardBytes, static_cast<char>(kGuard));
+    BEAMD_RETURN_IF_ERROR(buffer->Write(size, std::as_bytes(std::span(guard))));
+    std::string initial = use.written && !use.read
+                              ? std::string(size, '\xFF')
+                              : SeededValues(use.scalar, use.size_elements, use.slot, seed);
+    BEAMD_RETURN_IF_ERROR(buffer->Write(0, std::as_bytes(std::span(initial))));
+    scratch.uses_.push_back(use);
+    scratch.pointers_.push_back(buffer.get());
+    scratch.buffers_.push_back(std::move(buffer));
+    scratch.initial_.push_back(std::move(initial));
+  }
+  return scratch;
+}
+
+absl::Status ScratchBuffers::Reset() {
+  for (size_t i = 0; i < uses_.size(); ++i) {
+    if (!uses_[i].written) continue;
+    BEAMD_RETURN_IF_ERROR(buffers_[i]->Write(0, std::as_bytes(std::span(initial_[i]))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ScratchBuffers::CheckGuards() const {
+  for (size_t i = 0; i < uses_.size(); ++i) {
+    std::string guard(kGuardBytes, '\0');
+    BEAMD_RETURN_IF_ERROR(
+        buffers_[i]->Read(initial_[i].size(), std::as_writable_bytes(std::span(guard))));
+    if (guard.find_first_not_of(static_cast<char>(kGuard)) != std::string::npos) {
+      return absl::OutOfRangeError(absl::StrCat("wrote behind the end of slot ", uses_[i].slot));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ScratchBuffers::Content(size_t i) const {
+  std::string content(initial_[i].size(), '\0');
+  BEAMD_RETURN_IF_ERROR(buffers_[i]->Read(0, std::as_writable_bytes(std::span(content))));
+  return content;
+}
+
+}  // namespace beamd

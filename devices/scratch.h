@@ -1,0 +1,50 @@
+// Memory to time and check kernels on: one buffer a slot, filled with seeded values.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "devices/device.h"
+#include "engine/llvm/kernel_image.h"
+
+namespace beamd {
+
+// `count` elements of `scalar` as bytes: floats in [-1, 1) on a grid of 2^-23 (so none is denormal), integers in
+// [-100, 100] or [0, 200], bool 0 or 1; a function of seed, slot and place alone.
+std::string SeededValues(Scalar scalar, int64_t count, int32_t slot, uint64_t seed);
+
+// Not thread-safe. The device must outlive it.
+class ScratchBuffers {
+ public:
+  // What a buffer has behind its end, so that a write past it is seen.
+  static constexpr int64_t kGuardBytes = 256;
+
+  // ResourceExhausted where the device can't hold them.
+  static absl::StatusOr<ScratchBuffers> Create(Device& device,
+                                               std::span<const KernelImage::Buffer> buffers,
+                                               uint64_t seed);
+
+  // In the order of KernelImage::buffers, for Launch.
+  std::span<Buffer* const> pointers() const { return pointers_; }
+  // Puts back what written buffers held at first: seeded values where the kernel reads them too, else a pattern
+  // that no kernel stores by accident (every bit set: NaN, -1).
+  absl::Status Reset();
+  // What buffer i held at first.
+  const std::string& initial(size_t i) const { return initial_[i]; }
+  // OutOfRange naming the slot if something was written behind a buffer's end.
+  absl::Status CheckGuards() const;
+  // The elements of buffer i as they are now.
+  absl::StatusOr<std::string> Content(size_t i) const;
+
+ private:
+  std::vector<KernelImage::Buffer> uses_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::vector<Buffer*> pointers_;
+  std::vector<std::string> initial_;
+};
+
+}  // namespace beamd
