@@ -22,8 +22,7 @@ class Compiler final : public KernelCompiler {
     lower.dump = options.dump;
     lower.dump_text = &result.dump;
     BEAMD_ASSIGN_OR_RETURN(const LinearProgram program, Lower(kernel, graph, lower));
-    BEAMD_ASSIGN_OR_RETURN(result.image,
-                           generator_->Generate(program, options.dump, &result.dump));
+    BEAMD_ASSIGN_OR_RETURN(result.image, generator_->Generate(program, options.dump, &result.dump));
     return result;
   }
 
