@@ -18,11 +18,11 @@
 #include "engine/base/target_caps.h"
 #include "engine/kernel/opt.h"
 #include "engine/search/pipeline.h"
-#include "engine/uop/uop.h"
 #include "proto/beamd/v1/tuning.pb.h"
 #include "server/store/store.h"
 #include "server/tuning/job.h"
 #include "server/tuning/match.h"
+#include "server/tuning/parse_kernel.h"
 #include "server/workers/supervisor.h"
 
 namespace beamd {
@@ -33,14 +33,6 @@ struct TuningDevice {
   TargetCaps caps;
   v1::Environment environment;
   PoolId runner = 0;
-};
-
-// A client's kernel, verified. The graph is confined to the thread that holds this.
-struct ParsedKernel {
-  std::unique_ptr<UOpGraph> graph;
-  UOp sink;
-  Digest hash;
-  v1::Graph canonical;
 };
 
 // What a search works with.

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/error_detail.h"
-#include "engine/uop/op.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/tuning/options.h"

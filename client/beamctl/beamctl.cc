@@ -1,0 +1,323 @@
+// beamctl: asks a beamd for opts, records, devices, and what the compiler makes of a kernel.
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/beamctl/print.h"
+#include "client/cc/client.h"
+#include "client/cc/graph_file.h"
+#include "engine/base/command_line.h"
+#include "engine/base/status.h"
+
+namespace beamd {
+namespace {
+
+constexpr char kUsage[] =
+    R"(beamctl [--server ADDR] COMMAND [ARGUMENTS] [flags]
+
+  tune GRAPH...                 opts for a kernel: stored ones, or a search
+  tune --corpus FILE --name ID
+  lookup GRAPH...               stored opts only
+  records [KEY]                 what is stored; with KEY that record and its graph
+  devices                       what the server owns
+  show GRAPH --pass PASS        what a pass makes of the kernel ("ast", "ir", "asm", or a pass by name)
+
+GRAPH is a file (- is standard input): protobuf JSON, binary, or text; or the text form of a graph.
+Exit status: 0 ok, 2 usage, 3 invalid argument, 4 unavailable, 5 deadline or budget without an answer,
+6 not found, 1 else.
+)";
+
+struct Flags {
+  std::string server = "127.0.0.1:7070";
+  bool json = false;
+  absl::Duration timeout = absl::InfiniteDuration();
+  std::string traceparent;
+  std::string corpus;
+  std::string name;
+  std::string device;
+  std::string match = "strict";
+  // tune
+  int64_t width = 0;
+  absl::Duration budget = absl::InfiniteDuration();
+  bool refresh = false;
+  bool lookup_only = false;
+  bool no_store = false;
+  std::string label;
+  int64_t seed = 0;
+  int64_t debug = 0;
+  bool noopt = false;
+  bool strict = false;
+  // records
+  std::string kernel;
+  int64_t generation = 0;
+  // show
+  std::string pass = "ast";
+  std::string opts;
+  bool heuristic = false;
+
+  CallOptions Call() const {
+    CallOptions options{.traceparent = traceparent};
+    if (timeout < absl::InfiniteDuration()) options.deadline = absl::Now() + timeout;
+    return options;
+  }
+};
+
+CommandLine MakeCommandLine(Flags& flags) {
+  CommandLine line(kUsage);
+  line.Add("server", &flags.server, "address of the beamd");
+  line.Add("json", &flags.json, "print JSON, a line a thing");
+  line.Add("timeout", &flags.timeout, "deadline of the call");
+  line.Add("traceparent", &flags.traceparent, "W3C trace context to run under");
+  line.Add("corpus", &flags.corpus, "file of JSON lines with id and graph, gzipped or not");
+  line.Add("name", &flags.name, "id of the kernel in --corpus; several with commas");
+  line.Add("device", &flags.device, "id (cpu:0), kind (cpu) or kind/arch (cpu/znver4)");
+  line.Add("match", &flags.match, "how close a stored record must be: strict, same-arch, any");
+  line.Add("width", &flags.width, "tune, lookup: beam width, else the server's");
+  line.Add("budget", &flags.budget, "tune: the search ends with its best so far");
+  line.Add("refresh", &flags.refresh, "tune: search, whatever is stored");
+  line.Add("lookup_only", &flags.lookup_only, "tune: never search");
+  line.Add("no_store", &flags.no_store, "tune: leave the store as it is");
+  line.Add("label", &flags.label, "tune: free text for the record");
+  line.Add("seed", &flags.seed, "tune, lookup: seed of the data that candidates are checked on");
+  line.Add("debug", &flags.debug, "tune: 1 tells each best, 2 each candidate");
+  line.Add("noopt", &flags.noopt, "tune, lookup: the unoptimised kernel");
+  line.Add("strict", &flags.strict, "tune: fail where a candidate fails to compile");
+  line.Add("kernel", &flags.kernel, "records: only those of this kernel hash");
+  line.Add("generation", &flags.generation, "records KEY: that one, else the newest");
+  line.Add("pass", &flags.pass, "show: the pass");
+  line.Add("opts", &flags.opts, "show: opts to apply, as tune prints them");
+  line.Add("heuristic", &flags.heuristic, "show: apply what the heuristics choose");
+  return line;
+}
+
+v1::DeviceSelector Selector(const std::string& text) {
+  v1::DeviceSelector selector;
+  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
+  if (absl::StrContains(text, ":")) {
+    selector.set_id(text);
+  } else {
+    selector.set_kind(parts[0]);
+    if (parts.size() == 2) selector.set_arch(parts[1]);
+  }
+  return selector;
+}
+
+absl::StatusOr<v1::MatchPolicy> Policy(const std::string& text) {
+  if (text == "strict") return v1::MATCH_POLICY_STRICT;
+  if (text == "same-arch") return v1::MATCH_POLICY_SAME_ARCH;
+  if (text == "any") return v1::MATCH_POLICY_ANY;
+  return absl::InvalidArgumentError(absl::StrCat("--match can't be \"", text, "\""));
+}
+
+struct NamedGraph {
+  std::string name;
+  v1::Graph graph;
+};
+
+absl::StatusOr<std::vector<NamedGraph>> ReadGraphs(const std::vector<std::string>& files,
+                                                   const Flags& flags) {
+  std::vector<NamedGraph> graphs;
+  for (const std::string& file : files) {
+    BEAMD_ASSIGN_OR_RETURN(v1::Graph graph, ReadGraphFile(file));
+    graphs.push_back({file, std::move(graph)});
+  }
+  if (!flags.corpus.empty()) {
+    const std::vector<std::string> names = absl::StrSplit(flags.name, ',');
+    for (const std::string& name : names) {
+      BEAMD_ASSIGN_OR_RETURN(v1::Graph graph, ReadCorpusGraph(flags.corpus, name));
+      graphs.push_back({name, std::move(graph)});
+    }
+  }
+  return graphs;
+}
+
+v1::SearchOptions Search(const Flags& flags, const CommandLine& line) {
+  v1::SearchOptions search;
+  if (line.Given("width")) search.set_width(static_cast<uint32_t>(flags.width));
+  if (line.Given("seed")) search.set_seed(static_cast<uint64_t>(flags.seed));
+  if (line.Given("debug")) search.set_debug(static_cast<uint32_t>(flags.debug));
+  if (line.Given("noopt")) search.set_noopt(flags.noopt);
+  if (line.Given("strict")) search.set_strict(flags.strict);
+  return search;
+}
+
+absl::Status Tune(Client& client, const std::vector<NamedGraph>& graphs, const Flags& flags,
+                  const CommandLine& line) {
+  v1::TuneRequest request;
+  *request.mutable_search() = Search(flags, line);
+  if (!flags.device.empty()) *request.mutable_device() = Selector(flags.device);
+  BEAMD_ASSIGN_OR_RETURN(const v1::MatchPolicy policy, Policy(flags.match));
+  request.set_match(policy);
+  if (flags.refresh) request.set_mode(v1::TUNE_MODE_REFRESH);
+  if (flags.lookup_only) request.set_mode(v1::TUNE_MODE_LOOKUP_ONLY);
+  if (flags.budget < absl::InfiniteDuration()) {
+    *request.mutable_budget() = ToProto(flags.budget);
+  }
+  request.set_no_store(flags.no_store);
+  request.set_label(flags.label);
+  for (const NamedGraph& named : graphs) {
+    *request.mutable_graph() = named.graph;
+    ProgressLine progress(named.name, flags.json);
+    const absl::StatusOr<v1::TuneResult> result = client.Tune(
+        request,
+        [&](const v1::TuneEvent& event) {
+          progress.Show(event);
+          return true;
+        },
+        flags.Call());
+    progress.End();
+    BEAMD_RETURN_IF_ERROR(result.status());
+    PrintResult(named.name, *result, flags.json);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Lookup(Client& client, const std::vector<NamedGraph>& graphs, const Flags& flags,
+                    const CommandLine& line) {
+  BEAMD_ASSIGN_OR_RETURN(const v1::MatchPolicy policy, Policy(flags.match));
+  v1::LookupRequest request;
+  for (const NamedGraph& named : graphs) {
+    v1::LookupQuery& query = *request.add_queries();
+    *query.mutable_graph() = named.graph;
+    *query.mutable_search() = Search(flags, line);
+    query.set_match(policy);
+    if (!flags.device.empty()) *query.mutable_device() = Selector(flags.device);
+  }
+  BEAMD_ASSIGN_OR_RETURN(const v1::LookupResponse response, client.Lookup(request, flags.Call()));
+  absl::Status status;
+  for (int i = 0; i < response.answers_size(); ++i) {
+    const v1::LookupAnswer& answer = response.answers(i);
+    PrintAnswer(graphs[i].name, answer, flags.json);
+    if (answer.has_error()) {
+      status.Update(
+          absl::InvalidArgumentError(absl::StrCat(graphs[i].name, ": ", answer.error().message())));
+    } else if (answer.has_miss()) {
+      status.Update(absl::NotFoundError(absl::StrCat(graphs[i].name, ": not stored")));
+    }
+  }
+  return status;
+}
+
+absl::Status Records(Client& client, const std::vector<std::string>& keys, const Flags& flags) {
+  for (const std::string& key : keys) {
+    v1::GetRecordRequest request;
+    request.set_key(key);
+    request.set_generation(static_cast<uint64_t>(flags.generation));
+    BEAMD_ASSIGN_OR_RETURN(const v1::GetRecordResponse response,
+                           client.GetRecord(request, flags.Call()));
+    PrintMessage(response);
+  }
+  if (!keys.empty()) return absl::OkStatus();
+  v1::ListRecordsRequest request;
+  request.set_kernel_hash(flags.kernel);
+  do {
+    BEAMD_ASSIGN_OR_RETURN(const v1::ListRecordsResponse response,
+                           client.ListRecords(request, flags.Call()));
+    for (const v1::Record& record : response.records()) PrintRecord(record, flags.json);
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  return absl::OkStatus();
+}
+
+absl::Status Devices(Client& client, const Flags& flags) {
+  BEAMD_ASSIGN_OR_RETURN(const v1::ListDevicesResponse response, client.ListDevices(flags.Call()));
+  PrintDevices(response, flags.json);
+  return absl::OkStatus();
+}
+
+absl::Status Show(Client& client, const std::vector<NamedGraph>& graphs, const Flags& flags) {
+  BEAMD_ASSIGN_OR_RETURN(const std::vector<v1::Opt> opts, ParseOpts(flags.opts));
+  for (const NamedGraph& named : graphs) {
+    v1::ShowRequest request;
+    *request.mutable_graph() = named.graph;
+    request.mutable_opts()->Add(opts.begin(), opts.end());
+    request.set_heuristic(flags.heuristic);
+    request.set_pass(flags.pass);
+    if (!flags.device.empty()) *request.mutable_device() = Selector(flags.device);
+    BEAMD_ASSIGN_OR_RETURN(const v1::ShowResponse response, client.Show(request, flags.Call()));
+    PrintShown(response, flags.json);
+  }
+  return absl::OkStatus();
+}
+
+int ExitStatus(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return 0;
+    case absl::StatusCode::kInvalidArgument:
+      return 3;
+    case absl::StatusCode::kUnavailable:
+      return 4;
+    case absl::StatusCode::kDeadlineExceeded:
+      return 5;
+    case absl::StatusCode::kNotFound:
+      return 6;
+    default:
+      return 1;
+  }
+}
+
+int Usage(const std::string& why) {
+  std::fprintf(stderr, "beamctl: %s\nbeamctl --help says more.\n", why.c_str());
+  return 2;
+}
+
+int Run(const std::vector<std::string>& args) {
+  Flags flags;
+  const CommandLine line = MakeCommandLine(flags);
+  if (std::find(args.begin(), args.end(), "--help") != args.end()) {
+    std::fputs(line.Help().c_str(), stdout);
+    return 0;
+  }
+  const absl::StatusOr<std::vector<std::string>> parsed = line.Parse(args);
+  if (!parsed.ok()) return Usage(std::string(parsed.status().message()));
+  if (parsed->empty()) return Usage("no command");
+  const std::string command = parsed->front();
+  const std::vector<std::string> operands(parsed->begin() + 1, parsed->end());
+  const bool takes_graphs = command == "tune" || command == "lookup" || command == "show";
+  if (!takes_graphs && command != "records" && command != "devices") {
+    return Usage(absl::StrCat("no command ", command));
+  }
+  if (flags.corpus.empty() != flags.name.empty()) {
+    return Usage("--corpus and --name go together");
+  }
+  if (takes_graphs && operands.empty() && flags.corpus.empty()) {
+    return Usage(absl::StrCat(command, " wants a graph"));
+  }
+  if (command == "devices" && !operands.empty()) return Usage("devices takes no argument");
+  if (!Policy(flags.match).ok()) return Usage(std::string(Policy(flags.match).status().message()));
+  if (!ParseOpts(flags.opts).ok()) return Usage("--opts can't be read");
+  for (const int64_t number : {flags.width, flags.seed, flags.debug, flags.generation}) {
+    if (number < 0) return Usage("no number here can be negative");
+  }
+
+  const std::unique_ptr<Client> client = Client::Create(flags.server);
+  absl::StatusOr<std::vector<NamedGraph>> graphs =
+      takes_graphs ? ReadGraphs(operands, flags) : std::vector<NamedGraph>();
+  absl::Status status = graphs.status();
+  if (status.ok()) {
+    if (command == "tune") status = Tune(*client, *graphs, flags, line);
+    if (command == "lookup") status = Lookup(*client, *graphs, flags, line);
+    if (command == "records") status = Records(*client, operands, flags);
+    if (command == "devices") status = Devices(*client, flags);
+    if (command == "show") status = Show(*client, *graphs, flags);
+  }
+  if (!status.ok()) PrintError(status, flags.json);
+  return ExitStatus(status);
+}
+
+}  // namespace
+}  // namespace beamd
+
+int main(int argc, char** argv) { return beamd::Run({argv + 1, argv + argc}); }

@@ -1,0 +1,346 @@
+#include "client/beamctl/print.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "engine/base/error_detail.h"
+#include "engine/base/status.h"
+#include "engine/kernel/opt.h"
+#include "google/protobuf/util/json_util.h"
+
+namespace beamd {
+namespace {
+
+using WireOpts = google::protobuf::RepeatedPtrField<v1::Opt>;
+
+std::vector<std::string> OptTexts(const WireOpts& wire) {
+  std::vector<std::string> texts;
+  for (const v1::Opt& from : wire) {
+    Opt opt{.op = static_cast<OptOp>(from.op())};
+    if (from.has_axis()) opt.axis = from.axis();
+    if (from.has_amount()) opt.amount = from.amount();
+    texts.push_back(ToString(opt));
+  }
+  return texts;
+}
+
+std::string OptsText(const WireOpts& opts) {
+  return opts.empty() ? "-" : absl::StrJoin(OptTexts(opts), " ");
+}
+
+// A time that people read: three digits and a unit.
+std::string TimeText(double seconds) {
+  if (seconds <= 0) return "-";
+  if (seconds < 1e-3) return absl::StrFormat("%.3g us", seconds * 1e6);
+  if (seconds < 1) return absl::StrFormat("%.3g ms", seconds * 1e3);
+  return absl::StrFormat("%.3g s", seconds);
+}
+
+std::string Quoted(absl::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      absl::StrAppend(&out, "\\", absl::string_view(&c, 1));
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppendFormat(&out, "\\u%04x", c);
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+// A line of JSON, member by member.
+class JsonLine {
+ public:
+  JsonLine& Text(absl::string_view key, absl::string_view value) { return Raw(key, Quoted(value)); }
+  JsonLine& Number(absl::string_view key, double value) {
+    return Raw(key, absl::StrFormat("%.9g", value));
+  }
+  JsonLine& Bool(absl::string_view key, bool value) { return Raw(key, value ? "true" : "false"); }
+  JsonLine& Texts(absl::string_view key, const std::vector<std::string>& values) {
+    return Raw(key, absl::StrCat("[",
+                                 absl::StrJoin(values, ",",
+                                               [](std::string* out, const std::string& value) {
+                                                 out->append(Quoted(value));
+                                               }),
+                                 "]"));
+  }
+  JsonLine& Raw(absl::string_view key, absl::string_view value) {
+    absl::StrAppend(&text_, text_.empty() ? "{" : ",", Quoted(key), ":", value);
+    return *this;
+  }
+  void Print() const { std::printf("%s}\n", text_.c_str()); }
+
+ private:
+  std::string text_;
+};
+
+// "MATCH_SAME_ARCH" -> "same-arch".
+std::string ShortName(absl::string_view name, absl::string_view prefix) {
+  absl::ConsumePrefix(&name, prefix);
+  std::string text = absl::AsciiStrToLower(name);
+  for (char& c : text) {
+    if (c == '_') c = '-';
+  }
+  return text;
+}
+
+std::string MatchText(v1::Match match) { return ShortName(v1::Match_Name(match), "MATCH_"); }
+
+// The members that scripts rely on come first.
+JsonLine RecordLine(const v1::Record& record, absl::string_view match, bool persisted,
+                    absl::string_view job) {
+  JsonLine line;
+  line.Text("key", record.key())
+      .Texts("opts", OptTexts(record.opts()))
+      .Number("best_s", record.best_s())
+      .Number("hc_s", record.hc_s())
+      .Number("unoptimised_s", record.unoptimised_s())
+      .Bool("verified", record.verification().verified())
+      .Text("match", match)
+      .Bool("persisted", persisted)
+      .Text("job", job)
+      .Number("generation", static_cast<double>(record.generation()))
+      .Text("kernel_hash", record.kernel_hash())
+      .Text("device", record.device())
+      .Number("search_s", record.search_s())
+      .Text("end", ShortName(v1::SearchEnd_Name(record.end()), "SEARCH_END_"))
+      .Text("method", record.verification().method())
+      .Number("timed", static_cast<double>(record.timed()));
+  return line;
+}
+
+void PrintRecordForPeople(const v1::Record& record) {
+  std::printf("  opts         %s\n", OptsText(record.opts()).c_str());
+  std::printf("  best         %s\n", TimeText(record.best_s()).c_str());
+  std::printf("  heuristics   %s", TimeText(record.hc_s()).c_str());
+  if (record.best_s() > 0 && record.hc_s() > 0) {
+    std::printf("   (%.2fx)", record.hc_s() / record.best_s());
+  }
+  std::printf("\n  unoptimised  %s", TimeText(record.unoptimised_s()).c_str());
+  if (record.best_s() > 0 && record.unoptimised_s() > 0) {
+    std::printf("   (%.2fx)", record.unoptimised_s() / record.best_s());
+  }
+  const v1::Verification& verification = record.verification();
+  std::printf("\n  verified     %s%s\n", verification.verified() ? "yes, against " : "no",
+              verification.verified() ? verification.method().c_str() : "");
+  std::printf("  key          %s, generation %llu\n", record.key().c_str(),
+              static_cast<unsigned long long>(record.generation()));
+}
+
+std::string FailuresText(const google::protobuf::Map<std::string, uint64_t>& failures) {
+  std::vector<std::string> parts;
+  for (const auto& [reason, count] : failures) parts.push_back(absl::StrCat(count, " ", reason));
+  std::sort(parts.begin(), parts.end());
+  return absl::StrJoin(parts, ", ");
+}
+
+}  // namespace
+
+google::protobuf::Duration ToProto(absl::Duration duration) {
+  google::protobuf::Duration to;
+  const int64_t seconds = absl::IDivDuration(duration, absl::Seconds(1), &duration);
+  to.set_seconds(seconds);
+  to.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(duration)));
+  return to;
+}
+
+absl::StatusOr<std::vector<v1::Opt>> ParseOpts(const std::string& text) {
+  std::vector<v1::Opt> opts;
+  absl::string_view left = absl::StripAsciiWhitespace(text);
+  if (left == "-") return opts;
+  while (!left.empty()) {
+    const size_t open = std::min(left.find_first_of(" ("), left.size());
+    v1::OptOp op;
+    if (!v1::OptOp_Parse(absl::StrCat("OPT_OP_", left.substr(0, open)), &op)) {
+      return absl::InvalidArgumentError(absl::StrCat("no opt \"", left.substr(0, open), "\""));
+    }
+    v1::Opt& opt = opts.emplace_back();
+    opt.set_op(op);
+    left.remove_prefix(open);
+    if (absl::ConsumePrefix(&left, "(")) {
+      const size_t close = left.find(')');
+      const std::vector<absl::string_view> numbers =
+          absl::StrSplit(left.substr(0, std::min(close, left.size())), ',');
+      int32_t axis = 0;
+      int32_t amount = 0;
+      if (close == absl::string_view::npos || numbers.size() > 2 ||
+          !absl::SimpleAtoi(numbers[0], &axis) ||
+          (numbers.size() == 2 && !absl::SimpleAtoi(numbers[1], &amount))) {
+        return absl::InvalidArgumentError("an opt is NAME or NAME(AXIS) or NAME(AXIS, AMOUNT)");
+      }
+      opt.set_axis(axis);
+      if (numbers.size() == 2) opt.set_amount(amount);
+      left.remove_prefix(close + 1);
+    }
+    left = absl::StripLeadingAsciiWhitespace(left);
+  }
+  return opts;
+}
+
+ProgressLine::ProgressLine(std::string name, bool json)
+    : name_(std::move(name)), quiet_(json), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+void ProgressLine::Show(const v1::TuneEvent& event) {
+  if (quiet_) return;
+  if (event.has_progress()) return ShowProgress(event.progress());
+  const v1::TuneAccepted& accepted = event.accepted();
+  if (accepted.job().empty()) return;
+  End();
+  std::fprintf(stderr, "%s: job %s on %s%s (%s)\n", name_.c_str(), accepted.job().c_str(),
+               accepted.device().c_str(), accepted.joined() ? ", joined" : "",
+               ShortName(v1::MissReason_Name(accepted.miss()), "MISS_REASON_").c_str());
+}
+
+void ProgressLine::ShowProgress(const v1::TuneProgress& progress) {
+  if (!progress.debug().empty()) {
+    End();
+    std::fprintf(stderr, "%s\n", progress.debug().c_str());
+  }
+  std::string text;
+  if (progress.phase() == v1::PHASE_QUEUED) {
+    text = absl::StrCat("queued, ", progress.queue_position(), " ahead");
+  } else {
+    text = ShortName(v1::Phase_Name(progress.phase()), "PHASE_");
+    if (progress.phase() == v1::PHASE_SEARCHING) {
+      absl::StrAppend(&text, " round ", progress.round(), ", ", progress.candidates_done(), " of ",
+                      progress.candidates_total());
+    }
+    if (progress.best_s() > 0) {
+      absl::StrAppend(&text, ", best ", TimeText(progress.best_s()), " ",
+                      OptsText(progress.best_opts()));
+    }
+    if (!progress.failures().empty()) {
+      absl::StrAppend(&text, ", lost ", FailuresText(progress.failures()));
+    }
+  }
+  // Plain lines are for what is new; the clock alone is not.
+  if (!terminal_ && text == last_) return;
+  last_ = text;
+  absl::StrAppendFormat(&text, ", %.1f s", progress.elapsed_s());
+  if (progress.eta_s() > 0) absl::StrAppendFormat(&text, ", ETA %.1f s", progress.eta_s());
+  if (terminal_) {
+    std::fprintf(stderr, "\r\033[K%s: %s", name_.c_str(), text.c_str());
+    dirty_ = true;
+  } else {
+    std::fprintf(stderr, "%s: %s\n", name_.c_str(), text.c_str());
+  }
+}
+
+void ProgressLine::End() {
+  if (dirty_) std::fputs("\r\033[K", stderr);
+  dirty_ = false;
+}
+
+void PrintResult(const std::string& name, const v1::TuneResult& result, bool json) {
+  const v1::Record& record = result.record();
+  if (json) {
+    return RecordLine(record, MatchText(result.match()), result.persisted(), result.job())
+        .Text("name", name)
+        .Text("trace", result.trace_id())
+        .Print();
+  }
+  std::printf("%s: %s%s\n", name.c_str(), MatchText(result.match()).c_str(),
+              result.persisted() ? "" : ", not stored");
+  PrintRecordForPeople(record);
+  if (result.match() == v1::MATCH_SEARCHED) {
+    std::printf("  search       %.2f s, %llu timed, ended %s\n", record.search_s(),
+                static_cast<unsigned long long>(record.timed()),
+                ShortName(v1::SearchEnd_Name(record.end()), "SEARCH_END_").c_str());
+  }
+}
+
+void PrintAnswer(const std::string& name, const v1::LookupAnswer& answer, bool json) {
+  if (answer.has_hit()) {
+    const v1::Record& record = answer.hit().record();
+    if (json) {
+      return RecordLine(record, MatchText(answer.hit().match()), true, record.job())
+          .Text("name", name)
+          .Print();
+    }
+    std::printf("%s: %s\n", name.c_str(), MatchText(answer.hit().match()).c_str());
+    return PrintRecordForPeople(record);
+  }
+  const std::string why =
+      answer.has_error() ? answer.error().message()
+                         : ShortName(v1::MissReason_Name(answer.miss().reason()), "MISS_REASON_");
+  if (json) {
+    return JsonLine()
+        .Text("key", answer.key())
+        .Text("match", "none")
+        .Text(answer.has_error() ? "error" : "miss", why)
+        .Text("name", name)
+        .Print();
+  }
+  std::printf("%s: %s\n", name.c_str(), why.c_str());
+}
+
+void PrintRecord(const v1::Record& record, bool json) {
+  if (json) return RecordLine(record, "strict", true, record.job()).Print();
+  std::printf("%s  %10s  %s  %s\n", record.key().c_str(), TimeText(record.best_s()).c_str(),
+              record.environment().arch().c_str(), OptsText(record.opts()).c_str());
+}
+
+void PrintDevices(const v1::ListDevicesResponse& response, bool json) {
+  if (json) return PrintMessage(response);
+  for (const v1::Device& device : response.devices()) {
+    const v1::Environment& environment = device.environment();
+    std::printf("%s  %s  %s (%s)  LLVM %s%s%s\n", device.id().c_str(),
+                ShortName(v1::DeviceState_Name(device.state()), "DEVICE_STATE_").c_str(),
+                environment.model().c_str(), environment.arch().c_str(), environment.llvm().c_str(),
+                environment.driver().empty() ? "" : "  driver ", environment.driver().c_str());
+    std::printf("  runner   %d running, %llu tasks done; replaced: %s\n",
+                device.runners().children_size(),
+                static_cast<unsigned long long>(device.runners().tasks_done()),
+                FailuresText(device.runners().replaced()).c_str());
+  }
+  std::printf("workers    %d running, %llu tasks done; replaced: %s\n",
+              response.workers().children_size(),
+              static_cast<unsigned long long>(response.workers().tasks_done()),
+              FailuresText(response.workers().replaced()).c_str());
+}
+
+void PrintShown(const v1::ShowResponse& response, bool json) {
+  if (json) return PrintMessage(response);
+  std::fputs(response.text().c_str(), stdout);
+  if (!response.text().empty() && response.text().back() != '\n') std::fputs("\n", stdout);
+}
+
+void PrintMessage(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  if (google::protobuf::util::MessageToJsonString(message, &text, options).ok()) {
+    std::printf("%s\n", text.c_str());
+  }
+}
+
+void PrintError(const absl::Status& status, bool json) {
+  const std::string code = absl::StatusCodeToString(status.code());
+  const std::string message(status.message());
+  std::fprintf(stderr, "beamctl: %s: %s\n", code.c_str(), message.c_str());
+  if (!json) return;
+  JsonLine line;
+  line.Text("error", code).Text("message", message);
+  if (const std::optional<ErrorDetail> detail = GetErrorDetail(status)) {
+    line.Text("reason", detail->reason).Text("field", detail->field);
+    if (detail->node) line.Number("node", static_cast<double>(*detail->node));
+    if (detail->limit) line.Number("limit", static_cast<double>(*detail->limit));
+    if (detail->value) line.Number("value", static_cast<double>(*detail->value));
+  }
+  line.Print();
+}
+
+}  // namespace beamd

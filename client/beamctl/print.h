@@ -1,0 +1,53 @@
+// What beamctl prints: for people, or a line of JSON a thing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "google/protobuf/duration.pb.h"
+#include "google/protobuf/message.h"
+#include "proto/beamd/v1/admin.pb.h"
+#include "proto/beamd/v1/tuning.pb.h"
+
+namespace beamd {
+
+google::protobuf::Duration ToProto(absl::Duration duration);
+
+// "UPCAST(0, 4) NOLOCALS", as ToString(Opt) prints them; "-" and nothing are no opts.
+absl::StatusOr<std::vector<v1::Opt>> ParseOpts(const std::string& text);
+
+// The progress of one search on standard error: one line rewritten on a terminal, plain lines where it is
+// none, and nothing beside JSON.
+class ProgressLine {
+ public:
+  ProgressLine(std::string name, bool json);
+  void Show(const v1::TuneEvent& event);
+  // Leaves the terminal's line clean.
+  void End();
+
+ private:
+  void ShowProgress(const v1::TuneProgress& progress);
+
+  const std::string name_;
+  const bool quiet_;
+  const bool terminal_;
+  bool dirty_ = false;
+  std::string last_;
+};
+
+// On standard output.
+void PrintResult(const std::string& name, const v1::TuneResult& result, bool json);
+void PrintAnswer(const std::string& name, const v1::LookupAnswer& answer, bool json);
+void PrintRecord(const v1::Record& record, bool json);
+void PrintDevices(const v1::ListDevicesResponse& response, bool json);
+void PrintShown(const v1::ShowResponse& response, bool json);
+// As protobuf's JSON.
+void PrintMessage(const google::protobuf::Message& message);
+
+// On standard error; as JSON also on standard output, so that a script reads one stream.
+void PrintError(const absl::Status& status, bool json);
+
+}  // namespace beamd
