@@ -26,6 +26,13 @@ bool IsZero(const SInt& v) { return v.is_number() && v.number() == 0; }
 // The number of a size that opts have made one.
 int64_t MaxOf(const SInt& v) { return v.is_number() ? v.number() : v.max(); }
 
+// Does an axis of stride `outer` go on where one of `size` and `stride` ends? 0.10.0 compares
+// expressions by structure, unsimplified, and so never finds that of symbolic ones.
+bool Continues(const SInt& outer, const SInt& size, const SInt& stride) {
+  return outer.is_number() && size.is_number() && stride.is_number() &&
+         outer.number() == size.number() * stride.number();
+}
+
 // Groups of axes of `from` whose products are the sizes of `to`; nullopt where an axis straddles.
 std::optional<std::vector<std::vector<int>>> Contraction(const Shape& from,
                                                          std::span<const int64_t> to) {
@@ -269,7 +276,7 @@ void Kernel::MergeAdjacent() {
     for (const Column& column : columns) {
       const std::optional<SInt>&stride = column.strides[i], &last = column.strides[i - 1];
       merge = merge && stride && last &&
-              (IsZero(*stride) ? IsZero(*last) : *last == (*column.shape)[i] * *stride);
+              (IsZero(*stride) ? IsZero(*last) : Continues(*last, (*column.shape)[i], *stride));
     }
     for (Column& column : columns) {
       const SInt& size = (*column.shape)[i];

@@ -11,10 +11,9 @@ namespace beamd::conformance {
 namespace {
 
 std::string Difference(const WrittenWalk& written, const Kernel& fresh) {
-  Kernel kernel = RequiredOptimizations(fresh);
-  if (kernel.applied_opts() != written.required) {
-    return absl::StrCat("requires ", ToString(kernel.applied_opts()), ", recorded ",
-                        ToString(written.required));
+  Kernel kernel = fresh;
+  if (const absl::Status status = kernel.ApplyAll(written.required); !status.ok()) {
+    return std::string(status.message());
   }
   for (size_t i = 0; i < written.steps.size(); ++i) {
     const WrittenWalk::Step& step = written.steps[i];

@@ -43,7 +43,7 @@ TEST_P(CorpusSample, AgreesWithTheRelease) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checks, CorpusSample,
-                         ::testing::Values(Case{"hc", CheckHeuristics, 0.95},
+                         ::testing::Values(Case{"hc", CheckHeuristics, 0.99},
                                            Case{"actions", CheckActions, 0.99},
                                            Case{"walks", CheckWalks, 0.99}),
                          [](const auto& info) { return std::string(info.param.name); });
