@@ -1,0 +1,46 @@
+// What a device's runner does: loads images, times them, checks their answers. The only process that runs generated code.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "devices/device.h"
+#include "devices/scratch.h"
+#include "engine/uop/uop.h"
+#include "server/workers/child_main.h"
+
+namespace beamd {
+
+// Not thread-safe: a child serves one task at a time.
+class RunnerHandler final : public TaskHandler {
+ public:
+  // "cpu:0".
+  explicit RunnerHandler(std::string device_name) : device_name_(std::move(device_name)) {}
+
+  absl::Status Start(internal::Hello& hello) override;
+  absl::Status AddContext(const internal::AddContext& context) override;
+  void DropContext(uint64_t id) override;
+  absl::Status Handle(const internal::Frame& request, internal::Frame& reply) override;
+
+ private:
+  struct Context {
+    UOpGraph graph;
+    UOp sink;
+    uint64_t seed = 0;
+  };
+  void Time(const internal::TimeRequest& request, internal::TimeReply& reply);
+  void Verify(const internal::VerifyRequest& request, internal::VerifyReply& reply);
+  // The buffers of the kernel in hand; another kernel's are freed first.
+  absl::StatusOr<ScratchBuffers*> Scratch(std::span<const KernelImage::Buffer> buffers, uint64_t seed);
+  absl::Status RunWhole(const KernelImage& image, ScratchBuffers& scratch);
+
+  const std::string device_name_;
+  std::unique_ptr<Device> device_;
+  std::map<uint64_t, std::unique_ptr<Context>> contexts_;
+  std::string scratch_key_;
+  std::optional<ScratchBuffers> scratch_;
+};
+
+}  // namespace beamd
