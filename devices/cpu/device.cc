@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "devices/cpu/buffer.h"
 #include "devices/cpu/executable.h"
 #include "engine/base/status.h"
@@ -64,6 +66,20 @@ std::string CpuInfo(absl::string_view key) {
   return "";
 }
 
+// The largest cache of core 0 as the kernel describes it ("32768K"): sysconf believes what a virtual
+// machine says of the whole socket. 0 where it says nothing.
+int64_t LastLevelCacheBytes() {
+  int64_t largest = 0;
+  for (int i = 0; i < 8; ++i) {
+    std::ifstream file(absl::StrCat("/sys/devices/system/cpu/cpu0/cache/index", i, "/size"));
+    std::string text;
+    int64_t kilobytes = 0;
+    if (!(file >> text) || !absl::SimpleAtoi(absl::StripSuffix(text, "K"), &kilobytes)) continue;
+    largest = std::max(largest, kilobytes << 10);
+  }
+  return largest;
+}
+
 DeviceInfo Describe(const TargetCaps& caps) {
   DeviceInfo info;
   info.vendor = CpuInfo("vendor_id");
@@ -74,13 +90,7 @@ DeviceInfo Describe(const TargetCaps& caps) {
   CPU_ZERO(&cpus);
   info.units = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
   info.memory_bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  for (const int level : {_SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE}) {
-    const long bytes = sysconf(level);  // NOLINT(google-runtime-int): sysconf's type
-    if (bytes > 0) {
-      info.cache_bytes = bytes;
-      break;
-    }
-  }
+  info.cache_bytes = LastLevelCacheBytes();
   if (info.cache_bytes == 0) info.cache_bytes = kDefaultCacheBytes;
   return info;
 }

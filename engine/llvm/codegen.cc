@@ -146,7 +146,7 @@ class CpuCodeGenerator : public CodeGenerator {
     if (!attempt->errors.empty()) return absl::InternalError(attempt->errors);
     const llvm::StringRef object(attempt->object.data(), attempt->object.size());
     BEAMD_RETURN_IF_ERROR(CheckSelfContained(object));
-    if (text != nullptr) *text = std::move(attempt->text);
+    if (text != nullptr && !attempt->text.empty()) *text = std::move(attempt->text);
     KernelImage image = program.image;
     image.kind = TargetKind::kCpu;
     image.entry = kKernelEntry;

@@ -1,0 +1,76 @@
+#include "devices/cpu/device.h"
+
+#include <fstream>
+
+#include "engine/llvm/codegen.h"
+#include "engine/llvm/host.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/engine/llvm/program_builder.h"
+
+namespace beamd {
+namespace {
+
+int64_t ResidentPages() {
+  int64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident;
+}
+
+KernelImage Doubling() {
+  ProgramBuilder p;
+  const UOp out = p.Buffer(Scalar::kFloat32, 64, true, true);
+  const UOp i = p.Range(8);
+  const UOp at = p.Alu(Op::kMul, i, p.Int(8));
+  const UOp x = p.Load(out, at, 8, nullptr, 8);
+  p.Store(out, at, p.Alu(Op::kAdd, x, p.Alu(Op::kExp2, x)), nullptr, 8);
+  p.End(i);
+  const auto generator = CodeGenerator::Create(HostCaps());
+  return *(*generator)->Generate(p.Finish(i, 8));
+}
+
+TEST(CpuDevice, IsWhatCodeIsGeneratedFor) {
+  const auto device = OpenCpuDevice();
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ((*device)->caps(), HostCaps());
+  EXPECT_EQ((*device)->info().features, HostCaps().features);
+}
+
+TEST(CpuDevice, LoadingAndUnloadingLeaksNothing) {
+  const auto device = OpenCpuDevice();
+  ASSERT_TRUE(device.ok()) << device.status();
+  const KernelImage image = Doubling();
+  const auto load = [&](int times) {
+    for (int i = 0; i < times; ++i) ASSERT_TRUE((*device)->Load(image).ok());
+  };
+  load(2000);
+  const int64_t before = ResidentPages();
+  load(20000);
+  // 512 pages are 2 MiB: a hundred bytes a load.
+  EXPECT_LT(ResidentPages() - before, 512);
+}
+
+TEST(CpuDevice, TimesGrowWithTheWork) {
+  const auto device = OpenCpuDevice();
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto exe = (*device)->Load(Doubling());
+  ASSERT_TRUE(exe.ok()) << exe.status();
+  const auto buffer = (*device)->Allocate(256);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  Buffer* const buffers[] = {buffer->get()};
+  Launch launch;
+  launch.buffers = buffers;
+  launch.end = 8;
+  const auto time = [&](int64_t repeats) {
+    launch.repeats = repeats;
+    absl::Duration least = absl::InfiniteDuration();
+    for (int i = 0; i < 20; ++i) least = std::min(least, *(*device)->Run(**exe, launch));
+    return least;
+  };
+  const absl::Duration few = time(1000), many = time(10000);
+  EXPECT_GT(many, few * 5);
+  EXPECT_LT(many, few * 20);
+}
+
+}  // namespace
+}  // namespace beamd
