@@ -19,8 +19,10 @@
 namespace beamd {
 namespace {
 
-// Operands of one flattened product or conjunction; longer ones stay as they are.
+// Operands of one flattened product or conjunction, and nodes looked at for them; longer ones stay
+// as they are.
 constexpr size_t kMaxOperands = 64;
+constexpr int kMaxVisits = 256;
 using Operands = absl::InlinedVector<UOp, 8>;
 
 BoundsTable& Table(UOp u) { return SymbolicMemo::Of(u.graph()).bounds(); }
@@ -92,6 +94,63 @@ std::vector<int64_t> DistinctFactors(const LinearForm& sum) {
   return factors;
 }
 
+int64_t LaneOf(UOp constant, int lane) {
+  return constant.is_const() ? constant.int_value()
+                             : constant.data<LanesArg>().lanes[static_cast<size_t>(lane)];
+}
+
+UOp LanesConstant(DType dtype, std::vector<int64_t> lanes, UOpGraph& graph) {
+  const bool same = std::ranges::all_of(lanes, [&](int64_t v) { return v == lanes[0]; });
+  if (same) return graph.Const(dtype, lanes[0]);
+  return graph.Make(Op::kVConst, dtype, {}, graph.Intern(LanesArg{std::move(lanes)}));
+}
+
+// An integer op of constants of which some differ by lane.
+UOp FoldLanes(UOp u) {
+  std::vector<int64_t> lanes;
+  for (int lane = 0; lane < u.lanes(); ++lane) {
+    int64_t v[3] = {};
+    for (int i = 0; i < u.src_count(); ++i) {
+      if (!IsIntegral(u.src(i).dtype()) || u.src(i).lanes() != u.lanes()) return nullptr;
+      v[i] = LaneOf(u.src(i), lane);
+    }
+    const std::optional<int64_t> value = EvalIntOp(u, v);
+    if (!value) return nullptr;
+    lanes.push_back(*value);
+  }
+  return LanesConstant(u.dtype(), std::move(lanes), u.graph());
+}
+
+// Adds the sum's constants up, those that differ by lane too.
+void JoinLaneConstants(LinearForm& sum, UOpGraph& graph) {
+  const auto is_lanes = [](const Term& t) { return t.base.is(Op::kVConst); };
+  const auto count = std::ranges::count_if(sum.terms, is_lanes);
+  if (count == 0) return;
+  std::vector<int64_t> lanes(sum.dtype.lanes, sum.constant);
+  Terms rest;
+  for (const Term& t : sum.terms) {
+    if (!is_lanes(t)) {
+      rest.push_back(t);
+      continue;
+    }
+    if (count == 1 && t.coef == 1 && sum.constant == 0) return;
+    for (int i = 0; i < sum.dtype.lanes; ++i) {
+      const uint64_t product =
+          static_cast<uint64_t>(LaneOf(t.base, i)) * static_cast<uint64_t>(t.coef);
+      lanes[i] = WrapInt(static_cast<int64_t>(static_cast<uint64_t>(lanes[i]) + product),
+                         sum.dtype.scalar);
+    }
+  }
+  sum.terms = std::move(rest);
+  sum.constant = 0;
+  const UOp joined = LanesConstant(sum.dtype, std::move(lanes), graph);
+  if (joined.is_const()) {
+    sum.constant = SignedWrap(joined.int_value(), sum.dtype.scalar);
+  } else {
+    sum.terms.push_back({joined, 1});
+  }
+}
+
 // a op b of constant floats, where rounding the double result once gives the dtype's answer: the
 // formats below double have less than half its precision.
 UOp FoldFloats(UOp u) {
@@ -144,7 +203,7 @@ bool IsNormalSum(UOp sum, BoundsTable& table) {
   if (!sum.is(Op::kAdd) || left.is_const() || right.is(Op::kAdd | Op::kSub | Op::kNeg))
     return false;
   const UOp last = left.is(Op::kAdd) ? left.src(1) : left;
-  if (last.is_const()) return false;
+  if (last.is(Op::kConst | Op::kVConst) || right.is(Op::kVConst)) return false;
   const Term before = TermOf(last), added = TermOf(right);
   if (before.base.is(Op::kAdd) || IsSingle(before.base, table)) return false;
   if (right.is_const()) return !right.is_const_int(0);
@@ -236,13 +295,21 @@ UOp TakeUnrolledDivs(LinearForm& sum, BoundsTable& table) {
   return nullptr;
 }
 
-// The least value that an exact sum is known to have; nullopt if the sum may wrap.
-std::optional<int64_t> Lowest(const LinearForm& sum, UOpGraph& graph) {
+// Adds the least multiple of c that keeps the sum from being negative. False where that, or that the
+// sum doesn't wrap then, isn't known.
+bool LiftToNonNegative(LinearForm& sum, int64_t c, UOpGraph& graph) {
   BoundsTable& table = SymbolicMemo::Of(graph).bounds();
-  const std::optional<Bounds> range = ExactRange(sum, table);
-  if (!range) return std::nullopt;
+  const std::optional<SumRange> range = RangeOf(sum, table);
+  if (!range) return false;
+  Int128 low = range->min;
   // Facts about parts of a sum show in the bounds of its node only.
-  return range->min >= 0 ? range->min : table.Of(Build(sum, graph)).min;
+  if (low < 0 && ExactRange(sum, table)) low = table.Of(Build(sum, graph)).min;
+  if (low < 0) {
+    const Int128 lifted = sum.constant + (c - 1 - low) / c * c;
+    if (lifted > std::numeric_limits<int64_t>::max()) return false;
+    sum.constant = static_cast<int64_t>(lifted);
+  }
+  return ExactRange(sum, table).has_value();
 }
 
 // x // c over the integers as quotient + remainder // c with 0 <= remainder, where that takes
@@ -251,7 +318,6 @@ struct Split {
   LinearForm quotient, remainder;
 };
 std::optional<Split> SplitQuotient(const LinearForm& x, int64_t c, UOpGraph& graph) {
-  BoundsTable& table = SymbolicMemo::Of(graph).bounds();
   Split split{{x.dtype, {}, 0}, {x.dtype, {}, FloorMod(x.constant, c)}};
   LinearForm &quotient = split.quotient, &remainder = split.remainder;
   for (const Term& t : x.terms) {
@@ -261,18 +327,10 @@ std::optional<Split> SplitQuotient(const LinearForm& x, int64_t c, UOpGraph& gra
       remainder.terms.push_back(t);
     }
   }
-  const std::optional<int64_t> low = Lowest(remainder, graph);
-  if (!low) return std::nullopt;
-  if (*low < 0) {
-    // Lifted by a multiple of c, which the quotient gives back.
-    const Int128 lift = -Int128{FloorDiv(*low, c)} * c;
-    if (lift > std::numeric_limits<int64_t>::max() / 2) return std::nullopt;
-    remainder.constant += static_cast<int64_t>(lift);
-  }
+  if (!LiftToNonNegative(remainder, c, graph)) return std::nullopt;
   const Int128 taken = (Int128{x.constant} - remainder.constant) / c;
   quotient.constant = static_cast<int64_t>(taken);
   if (quotient.terms.empty() && quotient.constant == 0) return std::nullopt;
-  if (!ExactRange(remainder, table)) return std::nullopt;
   return split;
 }
 
@@ -341,6 +399,7 @@ UOp LessThan(LinearForm sum, Int128 bound, UOpGraph& graph) {
 
 UOp FoldConstants(UOp alu) {
   if (alu.dtype().is_pointer() || alu.src_count() > 3) return nullptr;
+  if (alu.src_ops().Has(Op::kVConst)) return FoldLanes(alu);
   if (alu.is(Op::kCast)) return FoldCastOfConstant(alu);
   if (alu.src(0).arg().kind() == Arg::Kind::kFloat) return FoldFloats(alu);
   int64_t v[3] = {};
@@ -366,6 +425,7 @@ UOp NormaliseSum(UOp sum) {
     form = Linearise(Build(*std::move(form), sum.graph()) + x, table);
     if (!form) return nullptr;
   }
+  JoinLaneConstants(*form, sum.graph());
   return Build(*std::move(form), sum.graph());
 }
 
@@ -374,8 +434,8 @@ UOp NormaliseProduct(UOp product) {
   if (IsNormalProduct(product, table)) return nullptr;
   Operands factors, pending{product};
   auto constant = uint64_t{1};
-  while (!pending.empty()) {
-    if (factors.size() + pending.size() > kMaxOperands) return nullptr;
+  for (int visits = 0; !pending.empty(); ++visits) {
+    if (factors.size() + pending.size() > kMaxOperands || visits == kMaxVisits) return nullptr;
     const UOp u = pending.back();
     pending.pop_back();
     if (u.is(Op::kNeg)) constant = -constant;
@@ -407,8 +467,8 @@ UOp NormaliseLogic(UOp logic) {
   const Op op = logic.op();
   const int64_t decides = op == Op::kAnd ? 0 : 1;
   Operands operands, pending{logic};
-  while (!pending.empty()) {
-    if (operands.size() + pending.size() > kMaxOperands) return nullptr;
+  for (int visits = 0; !pending.empty(); ++visits) {
+    if (operands.size() + pending.size() > kMaxOperands || visits == kMaxVisits) return nullptr;
     const UOp u = pending.back();
     pending.pop_back();
     if (u.is(op)) {
@@ -502,17 +562,9 @@ UOp FoldMod(UOp mod) {
     }
     rest.terms.push_back({base, coef});
   }
-  std::optional<LinearForm> joined = Linearise(Build(std::move(rest), g), table);
-  const std::optional<int64_t> low = joined ? Lowest(*joined, g) : std::nullopt;
-  if (!low) return nullptr;
-  if (*low < 0) {
-    const Int128 lift = -Int128{FloorDiv(*low, c)} * c;
-    if (lift > std::numeric_limits<int64_t>::max() / 2) return nullptr;
-    joined->constant += static_cast<int64_t>(lift);
-    if (!ExactRange(*joined, table)) return nullptr;
-  }
-  if (!changed && joined->constant >= x->sum.constant) return nullptr;
-  return Build(*std::move(joined), g) % c;
+  if (!LiftToNonNegative(rest, c, g)) return nullptr;
+  if (!changed && rest.constant >= x->sum.constant) return nullptr;
+  return Build(std::move(rest), g) % c;
 }
 
 UOp FoldLess(UOp less) {
@@ -564,11 +616,11 @@ UOp FoldNotEqual(UOp ne) {
   if (!y.is_const() && d->terms.size() == a->terms.size() + b->terms.size()) return nullptr;
   Sort(*d);
   if (d->terms[0].coef < 0) Negate(*d);
-  const int64_t c =
-      SignedWrap(static_cast<int64_t>(-static_cast<uint64_t>(d->constant)), x.scalar());
+  const int64_t c = WrapInt(static_cast<int64_t>(-static_cast<uint64_t>(d->constant)), x.scalar());
   d->constant = 0;
   if (const int64_t f = GcdOfCoefficients(*d, 0); f > 1 && ExactRange(*d, table)) {
-    if (c % f != 0) return ne.ConstLike(1);
+    // The sum isn't past int64; a uint64 that reads as negative is.
+    if (c % f != 0 || (x.scalar() == Scalar::kUint64 && c < 0)) return ne.ConstLike(1);
     const UOp left = Build(DividedBy(*std::move(d), f), g);
     return Ne(left, left.ConstLike(c / f));
   }

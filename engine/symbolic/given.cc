@@ -1,9 +1,11 @@
 // Simplification under a condition.
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "engine/symbolic/bounds.h"
+#include "engine/symbolic/linear.h"
 #include "engine/symbolic/memo.h"
 #include "engine/symbolic/symbolic.h"
 
@@ -12,7 +14,7 @@ namespace {
 
 constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-// Conjunctions with more clauses keep them: each clause is simplified under all the others.
+// Conjunctions with more clauses stay whole: each clause is simplified under all the others.
 constexpr size_t kMaxClauses = 32;
 
 bool IsNot(UOp u) {
@@ -30,24 +32,44 @@ bool ComparesToNumber(UOp u, Op op) {
 void AddFacts(UOp clause, std::vector<Fact>& facts) {
   const bool negated = IsNot(clause);
   const UOp inner = negated ? clause.src(0) : clause;
-  if (ComparesToNumber(inner, Op::kCmpLt)) {
+  // A uint64 that may be past int64 has no bounds to learn from.
+  const UOp x = inner.src_count() > 0 ? inner.src(0) : inner;
+  const bool known = x.scalar() != Scalar::kUint64 || BoundsOf(x).min >= 0;
+  if (ComparesToNumber(inner, Op::kCmpLt) && known) {
     const int64_t c = inner.src(1).int_value();
     if (negated) {
-      facts.push_back({inner.src(0), {c, kMax}});
+      facts.push_back({x, {c, kMax}});
     } else if (c != kMin) {
-      facts.push_back({inner.src(0), {kMin, c - 1}});
+      facts.push_back({x, {kMin, c - 1}});
     }
   } else if (negated && ComparesToNumber(inner, Op::kCmpNe)) {
     const int64_t c = inner.src(1).int_value();
-    facts.push_back({inner.src(0), {c, c}});
+    facts.push_back({x, {c, c}});
   } else {
     facts.push_back({inner, negated ? Bounds{0, 0} : Bounds{1, 1}});
   }
 }
 
+// The clauses of a simplified conjunction; itself if it has too many. Simplify leaves a longer one
+// as it is, and its tree may be exponentially large.
+std::vector<UOp> ClausesOf(UOp valid) {
+  std::vector<UOp> clauses, pending{valid};
+  while (!pending.empty()) {
+    if (clauses.size() + pending.size() > kMaxClauses) return {valid};
+    const UOp u = pending.back();
+    pending.pop_back();
+    if (u.is(Op::kAnd) && u.scalar() == Scalar::kBool) {
+      pending.insert(pending.end(), u.src().rbegin(), u.src().rend());
+    } else {
+      clauses.push_back(u);
+    }
+  }
+  return clauses;
+}
+
 std::vector<Fact> FactsOf(UOp valid) {
   std::vector<Fact> facts;
-  for (const UOp clause : SplitAssociative(valid, Op::kAnd)) AddFacts(clause, facts);
+  for (const UOp clause : ClausesOf(valid)) AddFacts(clause, facts);
   return facts;
 }
 
@@ -61,14 +83,15 @@ UOp SimplifyByCases(UOp u, const std::vector<Fact>& facts) {
   SymbolicMemo& memo = SymbolicMemo::Of(u.graph());
   for (const Fact& fact : facts) {
     if (fact.bounds.min != 1 || !fact.expr.is(Op::kAdd)) continue;
-    const std::vector<UOp> terms = SplitAssociative(fact.expr, Op::kAdd);
-    if (terms.size() > kMaxClauses) continue;
+    const std::optional<LinearForm> sum = Linearise(fact.expr, memo.bounds());
+    if (!sum || sum->constant != 0) continue;
     UOp answer;
-    for (const UOp t : terms) {
+    for (const Term& t : sum->terms) {
       std::vector<Fact> with = facts;
-      with.push_back({t, {1, kMax}});
+      with.push_back({t.base, {1, kMax}});
       // Null: this case never happens.
-      const UOp out = BoundsOf(t).min >= 0 ? memo.SimplifyAssuming(u, std::move(with)) : u;
+      const UOp out =
+          t.coef == 1 && BoundsOf(t.base).min >= 0 ? memo.SimplifyAssuming(u, std::move(with)) : u;
       if (!out) continue;
       if (out == u || (answer && answer != out)) {
         answer = nullptr;
@@ -107,8 +130,8 @@ UOp SimplifyGiven(UOp u, UOp valid) {
 
 UOp SimplifyValid(UOp valid) {
   const UOp simple = Simplify(valid);
-  std::vector<UOp> clauses = SplitAssociative(simple, Op::kAnd);
-  if (clauses.size() < 2 || clauses.size() > kMaxClauses) return simple;
+  std::vector<UOp> clauses = ClausesOf(simple);
+  if (clauses.size() < 2) return simple;
   for (size_t i = 0; i < clauses.size(); ++i) {
     std::vector<UOp> others = clauses;
     others.erase(others.begin() + static_cast<ptrdiff_t>(i));

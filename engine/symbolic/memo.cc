@@ -8,8 +8,8 @@
 namespace beamd {
 namespace {
 
-// Far more than index expressions take; rules that don't settle lose at most this much work.
-constexpr int64_t kFuel = 200'000;
+// Rule applications: many times what expressions take. Rules that don't settle lose this much work.
+int64_t FuelFor(UOp u) { return 50'000 + 20 * static_cast<int64_t>(u.graph().size()); }
 
 }  // namespace
 
@@ -22,7 +22,7 @@ SymbolicMemo& SymbolicMemo::Of(UOpGraph& graph) {
 }
 
 UOp SymbolicMemo::Simplify(UOp u) {
-  const UOp out = rewriter_.Rewrite(u, kFuel);
+  const UOp out = rewriter_.Rewrite(u, FuelFor(u));
   return out ? out : u;
 }
 
@@ -30,7 +30,7 @@ UOp SymbolicMemo::SimplifyAssuming(UOp u, std::vector<Fact> facts) {
   if (!assumed_bounds_.Assume(std::move(facts))) return nullptr;
   assumed_rewriter_.Forget();
   assuming_ = true;
-  const UOp out = assumed_rewriter_.Rewrite(u, kFuel);
+  const UOp out = assumed_rewriter_.Rewrite(u, FuelFor(u));
   assuming_ = false;
   return out ? out : u;
 }

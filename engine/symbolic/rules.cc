@@ -56,7 +56,8 @@ const RuleTable& SymbolicRules() {
   static const RuleTable rules{
       "symbolic",
       // constants, and what bounds decide
-      Rule(NodeOfEach<kAlu | Op::kCast>(Node<Op::kConst>()).as(u), Try(FoldConstants, u)),
+      Rule(NodeOfEach<kAlu | Op::kCast>(Node<Op::kConst | Op::kVConst>()).as(u),
+           Try(FoldConstants, u)),
       Rule(NodeThenRest<kAlu>(any).as(u).of(kIntsAndBools), Try(FoldSingleValue, u)),
       // casts
       Rule(Node<Op::kCast>(any).as(u), Try(FoldCast, u)),

@@ -36,7 +36,12 @@ class Generator {
     if (depth == 0 || Below(8) == 0) {
       return Below(4) == 0 ? Constant(9) : leaves[static_cast<size_t>(Below(3))];
     }
-    switch (Below(12)) {
+    switch (Below(14)) {
+      case 12:
+        return Bits(depth);
+      case 13:
+        return Below(2) == 0 ? Alu(Op::kSub, Int(depth - 1), Int(depth - 1))
+                             : Alu(Op::kNeg, Int(depth - 1));
       case 0:
       case 1:
       case 2:
@@ -58,6 +63,24 @@ class Generator {
       default:
         return Below(2) == 0 ? Where(Bool(depth - 1), Int(depth - 1), Int(depth - 1))
                              : Int(depth - 1) * Int(depth - 1);
+    }
+  }
+
+  UOp Bits(int depth) {
+    const UOp a = Int(depth - 1);
+    switch (Below(6)) {
+      case 0:
+        return a & Constant(9);
+      case 1:
+        return a | (Below(2) == 0 ? Constant(9) : Int(depth - 1));
+      case 2:
+        return a ^ (Below(2) == 0 ? Constant(9) : Int(depth - 1));
+      case 3:
+        return Alu(Op::kShl, a, a.ConstLike(Below(5)));
+      case 4:
+        return Alu(Op::kShr, a, a.ConstLike(Below(5)));
+      default:
+        return Cast(Cast(a, Below(2) == 0 ? Scalar::kInt8 : Scalar::kInt64), a.dtype());
     }
   }
 

@@ -147,6 +147,42 @@ TEST(Overflow, StopsFoldsThatNeedWholeNumbers) {
   EXPECT_EQ(BoundsOf(x + 1), (Bounds{MinInt(Scalar::kInt32), MaxInt(Scalar::kInt32)}));
 }
 
+TEST(Overflow, CountsConstantsOfUnsignedAsTheyAre) {
+  UOpGraph graph;
+  const UOp x = graph.Variable("x", 0, 100, Scalar::kUint8);
+  EXPECT_EQ(ToInfix(Simplify(Ne(x * 2, x.ConstLike(150)))), "(x!=75)");
+  // 6*c + c%5 - 3 is not 6*c + c%5 + 252 modulo 255: the latter wraps.
+  const UOp c = graph.Variable("c", 4, 5, Scalar::kUint8);
+  const UOp mod = (c + c % 3 + c % 5 + c * 4) % 255;
+  for (const int64_t v : {4, 5}) {
+    EXPECT_EQ(EvaluateInt(Simplify(mod), {c}, {v}), EvaluateInt(mod, {c}, {v}));
+  }
+}
+
+TEST(Overflow, HasNothingToLearnOfUnsignedPastInt64) {
+  UOpGraph graph;
+  const UOp buffer =
+      graph.Make(Op::kDefineGlobal, DType::Pointer(Scalar::kUint64, AddressSpace::kGlobal), {});
+  const UOp x = graph.Make(Op::kLoad, Scalar::kUint64, {buffer});
+  const UOp half = x / 2;
+  EXPECT_EQ(SimplifyGiven(x < x.ConstLike(-1), Ge(x, 5)), x < x.ConstLike(-1));
+  EXPECT_EQ(SimplifyGiven(half * 2 / 2, Ge(x, 5)), half * 2 / 2);
+}
+
+TEST(Vectors, FoldConstantsByLane) {
+  UOpGraph graph;
+  const DType four(Scalar::kInt64, 4);
+  const auto lanes = [&](std::vector<int64_t> v) {
+    return graph.Make(Op::kVConst, four, {}, graph.Intern(LanesArg{std::move(v)}));
+  };
+  const UOp steps = lanes({0, 1, 2, 3});
+  EXPECT_EQ(Simplify(steps * 4 + steps.ConstLike(1)), lanes({1, 5, 9, 13}));
+  EXPECT_TRUE(Simplify(steps / 4).is_const_int(0));
+  const UOp x = graph.Make(Op::kLoad, four, {steps});
+  EXPECT_EQ(Simplify(steps + (x + steps) + x.ConstLike(1)), x + lanes({1, 3, 5, 7}));
+  EXPECT_EQ(BoundsOf(steps + steps.ConstLike(2)), (Bounds{2, 5}));
+}
+
 TEST(Floats, FoldOnlyWhatHoldsForNanAndSignedZero) {
   UOpGraph graph;
   const UOp buffer =
@@ -254,6 +290,17 @@ TEST(ClientGraphs, MayBeDeep) {
   EXPECT_EQ(BoundsOf(sum).min, 0);
   EXPECT_TRUE(Simplify(sum));
   EXPECT_TRUE(Simplify(nest));
+}
+
+TEST(ClientGraphs, MayHoldConjunctionsOfAnyLength) {
+  UOpGraph graph;
+  UOp all = graph.Variable("x", 0, 9) < 5;
+  for (int i = 0; i < 100; ++i) {
+    const UOp v = graph.Variable("v" + std::to_string(i), 0, 9), w = graph.Variable("w", 0, i + 1);
+    all = (all & (v < 5)) & (all & (w < 1));
+  }
+  EXPECT_TRUE(SimplifyValid(all));
+  EXPECT_TRUE(SimplifyGiven(all < all, all));
 }
 
 TEST(ClientGraphs, MayShareExponentially) {
