@@ -54,7 +54,9 @@ class Search {
     std::vector<State> beam;
     if (unoptimised_) beam.push_back(*unoptimised_);
     bool seeded = false;
-    for (int round = 1; !beam.empty() && !Stopped(); ++round) {
+    progress_.stage = BeamStage::kRounds;
+    const bool searches = options_.width > 0 && !options_.no_opt;
+    for (int round = 1; searches && !beam.empty() && !Stopped(); ++round) {
       progress_.round = round;
       std::vector<Kernel> children = Children(beam);
       if (children.empty() && seeded) break;
@@ -84,12 +86,13 @@ class Search {
 
   absl::Status TimeSeeds() {
     Kernel required = RequiredOptimizations(kernel_);
-    std::vector<Kernel> seeds = {required, HandCodedOptimizations(kernel_)};
+    std::vector<Kernel> seeds = {required};
+    if (!options_.no_opt) seeds.push_back(HandCodedOptimizations(kernel_));
     for (const std::vector<Opt>& opts : options_.known) {
       Kernel known = kernel_;
-      if (known.ApplyAll(opts).ok()) seeds.push_back(std::move(known));
+      if (!options_.no_opt && known.ApplyAll(opts).ok()) seeds.push_back(std::move(known));
     }
-    const std::vector<Opt> hc_opts = seeds[1].applied_opts();
+    const std::vector<Opt> hc_opts = seeds[options_.no_opt ? 0 : 1].applied_opts();
     result_.hc_opts = hc_opts;
     // Their times are wanted however slow they are.
     cut_off_ = false;
@@ -236,6 +239,11 @@ class Search {
     progress_.best_opts = best_[0].kernel.applied_opts();
   }
 
+  void Enter(BeamStage stage) {
+    progress_.stage = stage;
+    on_progress_(progress_);
+  }
+
   // ---- the end ----
 
   absl::StatusOr<BeamResult> Finish() {
@@ -261,6 +269,7 @@ class Search {
       result_.unoptimised_s = unoptimised_->seconds < kNever ? unoptimised_->seconds : 0;
     if (heuristic_) result_.hc_s = heuristic_->seconds < kNever ? heuristic_->seconds : 0;
 
+    Enter(BeamStage::kFinalists);
     std::vector<std::vector<double>> samples = TimeFinalists(finalists);
     if (samples.size() != finalists.size()) {
       // No final runs to be had: the search's own times decide.
@@ -277,6 +286,7 @@ class Search {
       if (heuristic_ && f.image == heuristic_->image) result_.hc_s = Least(samples[i]);
       if (unoptimised_ && f.image == unoptimised_->image) result_.unoptimised_s = Least(samples[i]);
     }
+    Enter(BeamStage::kVerifying);
     for (const size_t i : order) {
       if (!Verified(finalists[i])) continue;
       result_.opts = finalists[i].kernel.applied_opts();

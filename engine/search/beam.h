@@ -22,7 +22,8 @@
 namespace beamd {
 
 struct BeamOptions {
-  int width = 4;
+  int width = 4;        // 0: no rounds; the better of the unoptimised and the heuristics' kernel
+  bool no_opt = false;  // NOOPT: the unoptimised kernel, timed and checked
   ActionOptions actions;
   int64_t max_global_size = 65536;                      // points of a test launch; 0: full size
   absl::Duration min_progress = absl::Nanoseconds(10);  // BEAM_MIN_PROGRESS
@@ -48,7 +49,10 @@ struct CandidateReport {
   std::string colored_name;
 };
 
+enum class BeamStage : uint8_t { kSeeds, kRounds, kFinalists, kVerifying };
+
 struct BeamProgress {
+  BeamStage stage = BeamStage::kSeeds;
   int round = 0;                // from 1; 0 while the seeds are timed
   int64_t done = 0, total = 0;  // candidates of this round
   double best_s = 0;            // 0: none yet
