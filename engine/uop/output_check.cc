@@ -42,7 +42,8 @@ double FloatAt(const void* data, Scalar s, int64_t i) {
 
 // Elements of got that differ from the reference by more than `tolerance`, the worst first, at most `most`.
 template <typename Difference>
-std::vector<int64_t> Worst(int64_t elements, double tolerance, int64_t most, Difference difference) {
+std::vector<int64_t> Worst(int64_t elements, double tolerance, int64_t most,
+                           Difference difference) {
   std::vector<std::pair<double, int64_t>> heap;  // the least bad on top
   const auto worse = [](const auto& a, const auto& b) { return a.first > b.first; };
   for (int64_t i = 0; i < elements; ++i) {
@@ -158,8 +159,10 @@ class Checker {
   }
 
   // `tolerance`, if given: twice twice the largest error seen, for comparing two results of the kernel.
-  absl::Status Evaluate(const OutputResult& o, const std::vector<int64_t>& elements, double* tolerance) {
-    BEAMD_ASSIGN_OR_RETURN(const std::vector<EvalValue> want, evaluator_.Evaluate(o.slot, elements));
+  absl::Status Evaluate(const OutputResult& o, const std::vector<int64_t>& elements,
+                        double* tolerance) {
+    BEAMD_ASSIGN_OR_RETURN(const std::vector<EvalValue> want,
+                           evaluator_.Evaluate(o.slot, elements));
     const char* got = static_cast<const char*>(o.got);
     for (size_t k = 0; k < elements.size(); ++k) {
       ++result_.evaluated;

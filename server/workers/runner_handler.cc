@@ -94,8 +94,8 @@ absl::Status RunnerHandler::Handle(const internal::Frame& request, internal::Fra
   return absl::InvalidArgumentError("a runner was sent a frame that is neither timing nor a check");
 }
 
-absl::StatusOr<ScratchBuffers*> RunnerHandler::Scratch(
-    std::span<const KernelImage::Buffer> buffers, uint64_t seed) {
+absl::StatusOr<ScratchBuffers*> RunnerHandler::Scratch(std::span<const KernelImage::Buffer> buffers,
+                                                       uint64_t seed) {
   std::string key = absl::StrCat(seed);
   for (const KernelImage::Buffer& b : buffers) {
     absl::StrAppend(&key, ";", b.slot, ",", static_cast<int>(b.scalar), ",", b.size_elements, ",",
@@ -140,8 +140,8 @@ void RunnerHandler::Time(const internal::TimeRequest& request, internal::TimeRep
   const absl::StatusOr<Measurement> measured =
       Measure(*device_, loaded, (*scratch)->pointers(), options);
   if (!measured.ok()) {
-    return fail(absl::IsInternal(measured.status()) ? Failure::kInvalidTime : Failure::kRunCrash, -1,
-                measured.status());
+    return fail(absl::IsInternal(measured.status()) ? Failure::kInvalidTime : Failure::kRunCrash,
+                -1, measured.status());
   }
   for (const std::vector<double>& seconds : measured->seconds) {
     internal::TimeReply::Series& series = *reply.add_images();
@@ -183,8 +183,8 @@ void RunnerHandler::Verify(const internal::VerifyRequest& request, internal::Ver
     if (executable.ok()) {
       const Loaded loaded{executable->get(), &oracle};
       const absl::StatusOr<double> seconds = Estimate(*device_, loaded, (*scratch)->pointers());
-      has_reference = seconds.ok() && *seconds <= kLongestOracleSeconds &&
-                      RunWhole(oracle, **scratch).ok();
+      has_reference =
+          seconds.ok() && *seconds <= kLongestOracleSeconds && RunWhole(oracle, **scratch).ok();
     }
     for (size_t i = 0; has_reference && i < image.buffers.size(); ++i) {
       if (!image.buffers[i].written) continue;
@@ -203,7 +203,8 @@ void RunnerHandler::Verify(const internal::VerifyRequest& request, internal::Ver
   std::vector<OutputResult> outputs;
   for (size_t i = 0; i < image.buffers.size(); ++i) {
     const KernelImage::Buffer& b = image.buffers[i];
-    inputs.buffers[static_cast<uint64_t>(b.slot)] = {(*scratch)->initial(i).data(), b.size_elements, b.scalar};
+    inputs.buffers[static_cast<uint64_t>(b.slot)] = {(*scratch)->initial(i).data(), b.size_elements,
+                                                     b.scalar};
     if (!b.written) continue;
     absl::StatusOr<std::string> content = (*scratch)->Content(i);
     if (!content.ok()) return answer(Failure::kRunCrash, std::string(content.status().message()));

@@ -33,7 +33,8 @@ class RunnerHandler final : public TaskHandler {
   void Time(const internal::TimeRequest& request, internal::TimeReply& reply);
   void Verify(const internal::VerifyRequest& request, internal::VerifyReply& reply);
   // The buffers of the kernel in hand; another kernel's are freed first.
-  absl::StatusOr<ScratchBuffers*> Scratch(std::span<const KernelImage::Buffer> buffers, uint64_t seed);
+  absl::StatusOr<ScratchBuffers*> Scratch(std::span<const KernelImage::Buffer> buffers,
+                                          uint64_t seed);
   absl::Status RunWhole(const KernelImage& image, ScratchBuffers& scratch);
 
   const std::string device_name_;
