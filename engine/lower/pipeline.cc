@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/status.h"
+#include "engine/lower/collapse.h"
 #include "engine/lower/expand.h"
 #include "engine/lower/linearize.h"
 #include "engine/lower/lower_indexing.h"
@@ -21,7 +22,7 @@ namespace {
 // Nodes that an unrolled graph may have, whatever the client allows: bounds memory and time.
 constexpr int64_t kMaxExpandedNodes = 200'000;
 
-constexpr absl::string_view kPasses[] = {"ast", "index", "expand", "narrow", "linear"};
+constexpr absl::string_view kPasses[] = {"ast", "index", "collapse", "expand", "narrow", "linear"};
 
 // Buffers, variables and sizes that a launch needs, from the kernel as the client sent it.
 void DescribeLaunch(UOp ast, KernelImage& image) {
