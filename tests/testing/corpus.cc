@@ -7,7 +7,9 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/base/status.h"
 #include "engine/uop/wire.h"
 
@@ -73,6 +75,38 @@ absl::StatusOr<std::vector<CorpusKernel>> ReadCorpusKernels(const std::string& d
     if (!status.ok() && !absl::IsNotFound(status)) return status;
   }
   return kernels;
+}
+
+absl::StatusOr<std::vector<CorpusNumeric>> ReadCorpusNumeric(const std::string& dir) {
+  std::vector<CorpusNumeric> cases;
+  const auto read = [&](const JsonValue& line) -> absl::Status {
+    CorpusNumeric& c = cases.emplace_back();
+    c.id = line["id"].String();
+    for (const JsonValue& b : line["buffers"].items()) {
+      absl::string_view name = b["dtype"]["scalar"].String();
+      if (!absl::ConsumePrefix(&name, "SCALAR_")) return absl::DataLossError("no scalar");
+      const std::optional<Scalar> scalar = ScalarFromName(absl::AsciiStrToLower(name));
+      if (!scalar) return absl::DataLossError(absl::StrCat("no scalar ", name));
+      c.buffers.push_back({static_cast<uint64_t>(b["slot"].Int()), b["size"].Int(), *scalar});
+    }
+    for (const JsonValue& o : line["outputs"].items()) {
+      CorpusNumeric::Output& output = c.outputs.emplace_back();
+      output.slot = static_cast<uint64_t>(o["slot"].Int());
+      for (const JsonValue& sample : o["samples"].items()) {
+        const JsonValue& value = sample[1];
+        output.samples.push_back(
+            {sample[0].Int(), value.Double(),
+             value.kind() == JsonValue::Kind::kBool ? value.Bool() : value.Int()});
+      }
+    }
+    const JsonValue& variables = line["vars"];
+    for (size_t i = 0; i < variables.keys().size(); ++i) {
+      c.variables.emplace_back(variables.keys()[i], variables.items()[i].Int());
+    }
+    return absl::OkStatus();
+  };
+  BEAMD_RETURN_IF_ERROR(ForEachLine(dir, "numeric.jsonl.gz", read));
+  return cases;
 }
 
 std::string CorpusInput(int64_t slot, int64_t count, Scalar scalar) {

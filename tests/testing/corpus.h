@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,6 +37,30 @@ struct CorpusKernel {
 absl::StatusOr<std::vector<CorpusKernel>> ReadCorpusKernels(
     const std::string& dir,
     const std::vector<std::string>& files = {"kernels.jsonl.gz", "hot.jsonl.gz"});
+
+// A line of numeric.jsonl.gz.
+struct CorpusNumeric {
+  struct Buffer {
+    uint64_t slot = 0;
+    int64_t elements = 0;
+    Scalar scalar = Scalar::kVoid;
+  };
+  struct Sample {
+    int64_t element = 0;
+    double real = 0;      // of a float buffer
+    int64_t integer = 0;  // of any other
+  };
+  struct Output {
+    uint64_t slot = 0;
+    std::vector<Sample> samples;
+  };
+
+  std::string id;
+  std::vector<Buffer> buffers;
+  std::vector<Output> outputs;
+  std::vector<std::pair<std::string, int64_t>> variables;
+};
+absl::StatusOr<std::vector<CorpusNumeric>> ReadCorpusNumeric(const std::string& dir);
 
 // What `numeric` fills buffers with: the bytes of `count` elements of `scalar` for the buffer in
 // `slot`, by the formula of the corpus' README.

@@ -1,6 +1,6 @@
 #include "tests/testing/json.h"
 
-#include <limits>
+#include <cmath>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -119,7 +119,8 @@ int64_t JsonValue::Int() const {
   if (absl::SimpleAtoi(spelled, &value)) return value;
   uint64_t large = 0;
   if (absl::SimpleAtoi(spelled, &large)) return static_cast<int64_t>(large);
-  return static_cast<int64_t>(Double());
+  const double real = Double();
+  return std::abs(real) < 0x1p63 ? static_cast<int64_t>(real) : 0;
 }
 
 double JsonValue::Double() const {

@@ -1,0 +1,1060 @@
+#include "engine/uop/evaluator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cfloat>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/uop/int_alu.h"
+
+namespace beamd {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// ---- floats with errors ----
+
+// Half a unit in the last place of 1.
+double Unit(Scalar s) {
+  switch (s) {
+    case Scalar::kFloat16:
+      return 0x1p-11;
+    case Scalar::kBFloat16:
+      return 0x1p-8;
+    case Scalar::kFloat32:
+      return 0x1p-24;
+    default:
+      return 0x1p-53;
+  }
+}
+
+// Half the distance of two neighbours below the least normal value.
+double SubnormalUnit(Scalar s) {
+  switch (s) {
+    case Scalar::kFloat16:
+      return 0x1p-25;
+    case Scalar::kBFloat16:
+      return 0x1p-134;
+    case Scalar::kFloat32:
+      return 0x1p-150;
+    default:
+      return 0;  // below what doubles hold
+  }
+}
+
+double MaxFinite(Scalar s) {
+  switch (s) {
+    case Scalar::kFloat16:
+      return 65504;
+    case Scalar::kBFloat16:
+      return 0x1.FEp127;
+    case Scalar::kFloat32:
+      return FLT_MAX;
+    default:
+      return DBL_MAX;
+  }
+}
+
+double Round(double v, Scalar s) {
+  return s == Scalar::kFloat32 ? static_cast<double>(static_cast<float>(v)) : RoundToFloat(v, s);
+}
+
+// A value and how far the value of another implementation may lie from it; an infinite error means
+// that nothing is known. An infinity or NaN that is certain has error 0. Integers have error 0 or
+// infinity.
+struct Real {
+  double v, e;
+};
+
+// The result of an op. `exact`: its value before rounding. `propagated`: the error that comes from
+// the operands; `roundings`: how many u of its value are added.
+Real Settle(double exact, double propagated, double roundings, Scalar s,
+            std::initializer_list<Real> operands) {
+  Real r{Round(exact, s), kInf};
+  bool known = true, finite = true, precise = true;
+  for (const Real& o : operands) {
+    known &= o.e < kInf;
+    finite &= std::isfinite(o.v);
+    precise &= o.e == 0;
+  }
+  if (!known) return r;
+  if (std::isfinite(r.v)) {
+    // u of a subnormal value is less than the rounding that an error before it can turn around.
+    const double unit = Unit(s) * std::abs(r.v);
+    const double rounding = propagated > 0 ? std::max(unit, SubnormalUnit(s)) : unit;
+    const double e = propagated + roundings * rounding;
+    r.e = e < kInf ? e : kInf;
+  } else if (!finite) {
+    r.e = 0;  // an infinite operand decides, whatever the others' errors
+  } else if (std::isfinite(exact)) {
+    // Too large for the dtype: certain if it would be with the error too.
+    const double e = propagated + roundings * Unit(s) * std::abs(exact);
+    r.e = std::abs(exact) - e > MaxFinite(s) ? 0 : kInf;
+  } else {
+    r.e = precise ? 0 : kInf;  // a pole, or outside of the domain
+  }
+  return r;
+}
+
+Real Add(Real a, Real b, Scalar s) { return Settle(a.v + b.v, a.e + b.e, 1, s, {a, b}); }
+
+Real Multiply(Real a, Real b, Scalar s) {
+  // An infinity times what may be zero or of either sign.
+  const auto flips = [](Real inf, Real x) {
+    return std::isinf(inf.v) && x.e > 0 && std::abs(x.v) <= x.e;
+  };
+  if (flips(a, b) || flips(b, a)) return {a.v * b.v, kInf};
+  return Settle(a.v * b.v, std::abs(a.v) * b.e + std::abs(b.v) * a.e + a.e * b.e, 1, s, {a, b});
+}
+
+Real Reciprocal(Real a, Scalar s) {
+  const double e = a.e == 0 ? 0 : 2 * a.e / (a.v * a.v);
+  return Settle(1 / a.v, e, 1, s, {a});
+}
+
+Real Divide(Real a, Real b, Scalar s) {
+  const double r = 1 / b.v, re = b.e == 0 ? 0 : 2 * b.e / (b.v * b.v);
+  const double e =
+      (re == 0 ? 0 : std::abs(a.v) * re) + (a.e == 0 ? 0 : std::abs(r) * a.e + a.e * re);
+  return Settle(a.v / b.v, e, 1, s, {a, b});
+}
+
+Real SquareRoot(Real a, Scalar s) {
+  const double v = std::sqrt(a.v);
+  // NaN is certain only below what the error could lift to 0.
+  if (a.v < 0 && a.v + a.e >= 0) return {v, kInf};
+  if (a.v < 0 && a.e < kInf) return {v, 0};
+  return Settle(v, a.e == 0 ? 0 : a.e / v, 1, s, {a});
+}
+
+// f16 and bf16 are rounded from f32.
+double ThroughFloat(double v, Scalar s) {
+  return SizeBytes(s) == 2 ? static_cast<double>(static_cast<float>(v)) : v;
+}
+
+// `f` of a, in more than the precision of s.
+template <typename Function>
+double Precisely(Function f, double a, Scalar s) {
+  return s == Scalar::kFloat64 ? static_cast<double>(f(static_cast<long double>(a)))
+                               : ThroughFloat(f(a), s);
+}
+
+Real Exp2(Real a, Scalar s) {
+  const double v = Precisely([](auto x) { return std::exp2(x); }, a.v, s);
+  return Settle(v, a.e == 0 ? 0 : v * std::expm1(a.e * M_LN2), 4, s, {a});
+}
+
+Real Log2(Real a, Scalar s) {
+  const double v = Precisely([](auto x) { return std::log2(x); }, a.v, s);
+  // As for roots.
+  if (a.v < 0 && a.v + a.e >= 0) return {v, kInf};
+  if (a.v < 0 && a.e < kInf) return {v, 0};
+  return Settle(v, a.e == 0 ? 0 : 2.9 * a.e / std::abs(a.v), 4, s, {a});
+}
+
+Real Sine(Real a, Scalar s) {
+  const double v = Precisely([](auto x) { return std::sin(x); }, a.v, s);
+  return Settle(v, a.e + 1e-7, 4, s, {a});
+}
+
+Real Maximum(Real a, Real b) {
+  Real r{0, std::max(a.e, b.e)};
+  if (std::isnan(a.v) || std::isnan(b.v)) {
+    r.v = std::numeric_limits<double>::quiet_NaN();
+  } else if (a.v == b.v) {
+    r.v = std::signbit(a.v) ? b.v : a.v;  // +0 above -0
+  } else {
+    r.v = std::max(a.v, b.v);
+  }
+  if (!std::isfinite(r.v) && r.e < kInf) r.e = 0;
+  return r;
+}
+
+// Whether an ordering of two floats is open.
+bool Open(Real a, Real b) {
+  if (!(a.e < kInf && b.e < kInf)) return true;
+  if (a.e + b.e == 0 || std::isnan(a.v) || std::isnan(b.v)) return false;
+  return std::abs(a.v - b.v) <= a.e + b.e;
+}
+
+// SEMANTICS: truncates, saturates, NaN gives 0.
+int64_t Truncate(double v, Scalar s) {
+  if (std::isnan(v)) return 0;
+  if (s == Scalar::kUint64) {
+    if (v >= 0x1p64) return -1;
+    return v <= 0 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(v));
+  }
+  const int64_t lo = MinInt(s), hi = MaxInt(s);
+  if (v <= static_cast<double>(lo)) return lo;
+  if (v >= static_cast<double>(hi)) return hi;
+  return static_cast<int64_t>(v);
+}
+
+double IntToFloat(int64_t v, Scalar from, Scalar to) {
+  // One rounding, from all 64 bits.
+  if (from == Scalar::kUint64) {
+    const auto u = static_cast<uint64_t>(v);
+    return to == Scalar::kFloat32 ? static_cast<float>(u) : Round(static_cast<double>(u), to);
+  }
+  return to == Scalar::kFloat32 ? static_cast<float>(v) : Round(static_cast<double>(v), to);
+}
+
+// Values of every 16-bit pattern, decoded once.
+const std::vector<double>& ShortFloats(Scalar s) {
+  const auto make = [](Scalar scalar) {
+    std::vector<double> values(65536);
+    for (uint32_t bits = 0; bits < values.size(); ++bits) {
+      const auto pattern = static_cast<uint16_t>(bits);
+      values[bits] = LoadFloat(&pattern, scalar);
+    }
+    return values;
+  };
+  static const std::vector<double> f16 = make(Scalar::kFloat16), bf16 = make(Scalar::kBFloat16);
+  return s == Scalar::kFloat16 ? f16 : bf16;
+}
+
+double LoadReal(const EvalBuffer& buffer, int64_t element) {
+  const char* at = static_cast<const char*>(buffer.data) + element * SizeBytes(buffer.scalar);
+  if (SizeBytes(buffer.scalar) != 2) return LoadFloat(at, buffer.scalar);
+  const auto low = static_cast<unsigned char>(at[0]), high = static_cast<unsigned char>(at[1]);
+  return ShortFloats(buffer.scalar)[low | high << 8];
+}
+
+int64_t LoadInteger(const EvalBuffer& buffer, int64_t element) {
+  return LoadInt(static_cast<const char*>(buffer.data) + element * SizeBytes(buffer.scalar),
+                 buffer.scalar);
+}
+
+// ---- blocks of points ----
+
+// The values of a node at the points of a block; one of the first two is used, by its dtype.
+struct Column {
+  std::vector<double> real;
+  std::vector<int64_t> integer;
+  std::vector<double> error;
+
+  Real Get(size_t i) const { return {real[i], error[i]}; }
+  void Set(size_t i, Real r) {
+    real[i] = r.v;
+    error[i] = r.e;
+  }
+};
+
+// Coordinates of points, an axis at a time.
+using Points = std::vector<std::vector<int64_t>>;
+
+struct Region;
+
+// A node in a region, its sources being columns of the region.
+struct Step {
+  UOp node;
+  std::vector<int> src;
+  std::optional<ViewIndex> view;
+  const EvalBuffer* buffer = nullptr;
+  int region = -1;               // REDUCE_AXIS: the region of its source
+  std::vector<int64_t> reduced;  // REDUCE_AXIS: the sizes of its axes
+  int64_t terms = 1;             // REDUCE_AXIS: their product
+  bool may_be_exact = false;     // a MUL that tensor cores don't round
+};
+
+// The nodes between a value and the reductions below it: all have the points of the value.
+struct Region {
+  std::vector<Step> steps;  // sources first; the last one is the value
+  std::vector<Column> columns;
+  Points points;  // of the block that is evaluated
+  size_t block = 0;
+  double work = 0;  // nodes times points that one point costs
+};
+
+// Evaluates one ADD, MUL or MAX reduction, term by term.
+class Fold {
+ public:
+  Fold(Op op, Scalar s) : op_(op), s_(s) {
+    if (op == Op::kMul) product_ = {1, 0};
+    if (op == Op::kMax) product_ = {-kInf, 0};
+    integer_ = op == Op::kMul ? 1 : op == Op::kMax ? MinInt(s) : 0;
+  }
+
+  void AddReal(Real x) {
+    if (op_ == Op::kMul) {
+      product_ = Multiply(product_, x, s_);
+    } else if (op_ == Op::kMax) {
+      product_ = Maximum(product_, x);
+    } else {
+      sum_ += x.v;
+      absolute_ += std::abs(x.v);
+      squares_ += x.v * x.v;
+      errors_ += x.e;
+      finite_ &= std::isfinite(x.v);
+    }
+  }
+  void AddInteger(int64_t x, double error) {
+    integer_ = IntAlu(op_, s_, integer_, x);
+    errors_ += error;
+  }
+
+  Real Result(int64_t terms) const {
+    if (op_ != Op::kAdd) return product_;
+    const auto exact = static_cast<double>(sum_);
+    Real r{Round(exact, s_), kInf};
+    if (!(errors_ < kInf)) return r;
+    if (!finite_) return {r.v, 0};
+    if (terms == 0) return {0, 0};
+    const double root = std::sqrt(static_cast<double>(terms));
+    const double e = Unit(s_) * (4 + 2 * root) * (std::abs(exact) + 3 * std::sqrt(squares_)) +
+                     errors_ * std::min(1.0, 3 / root);
+    if (std::isfinite(r.v)) {
+      // Some order may leave the dtype on the way.
+      if (absolute_ + errors_ <= MaxFinite(s_) && e < kInf) r.e = e;
+    } else if (std::abs(exact) == absolute_ && std::abs(exact) - e > MaxFinite(s_)) {
+      r.e = 0;
+    }
+    return r;
+  }
+  int64_t integer() const { return integer_; }
+  double errors() const { return errors_; }
+
+ private:
+  Op op_;
+  Scalar s_;
+  Real product_{0, 0};
+  long double sum_ = 0;
+  double absolute_ = 0, squares_ = 0, errors_ = 0;
+  bool finite_ = true;
+  int64_t integer_ = 0;
+};
+
+// Where the elements that a view stores come from.
+class StorePoints {
+ public:
+  static absl::StatusOr<StorePoints> Create(ViewIndex view) {
+    StorePoints result(std::move(view));
+    if (result.view_.views().size() == 1 && result.PlanDigits()) return result;
+    constexpr int64_t kMaxPoints = int64_t{1} << 26;
+    if (result.view_.WalkLength() > kMaxPoints) {
+      return absl::ResourceExhaustedError(
+          "a store whose elements can only be found by walking too many points");
+    }
+    result.digits_.clear();
+    result.walked_ = true;
+    result.view_.ForEachValid([&](std::span<const int64_t> point, int64_t element, bool) {
+      result.points_[element].assign(point.begin(), point.end());  // the last one stays
+      return true;
+    });
+    return result;
+  }
+
+  // The point that stores `element` last; false if none does.
+  bool Find(int64_t element, std::vector<int64_t>& point) const {
+    if (walked_) {
+      const auto it = points_.find(element);
+      if (it == points_.end()) return false;
+      point = it->second;
+      return true;
+    }
+    const ViewIndex::View& v = view_.views()[0];
+    point.resize(v.shape.size());
+    int64_t rest = element - v.offset;
+    for (size_t i = 0; i < point.size(); ++i) {
+      const auto [begin, end] = v.valid[i];
+      if (begin >= end) return false;
+      // Axes that don't move the index: the last coordinate.
+      point[i] = end - 1;
+      // Each digit counts from the end at which its axis adds least.
+      rest -= v.strides[i] * (v.strides[i] >= 0 ? begin : end - 1);
+    }
+    for (const int axis : digits_) {
+      const auto [begin, end] = v.valid[axis];
+      const int64_t stride = std::abs(v.strides[axis]);
+      if (rest < 0) return false;
+      const int64_t digit = std::min(rest / stride, end - begin - 1);
+      rest -= digit * stride;
+      point[axis] = v.strides[axis] > 0 ? begin + digit : end - 1 - digit;
+    }
+    return rest == 0;
+  }
+
+ private:
+  explicit StorePoints(ViewIndex view) : view_(std::move(view)) {}
+
+  // The axes by falling stride, if each stride is beyond the reach of all smaller ones: an index is
+  // then a number whose digits are the coordinates.
+  bool PlanDigits() {
+    const ViewIndex::View& v = view_.views()[0];
+    for (size_t i = 0; i < v.shape.size(); ++i) {
+      if (v.strides[i] != 0 && v.valid[i].second - v.valid[i].first > 1) {
+        digits_.push_back(static_cast<int>(i));
+      }
+    }
+    std::ranges::sort(digits_, {}, [&](int axis) { return -std::abs(v.strides[axis]); });
+    __int128 reach = 0;
+    for (auto axis = digits_.rbegin(); axis != digits_.rend(); ++axis) {
+      const __int128 stride = std::abs(v.strides[*axis]);
+      if (stride <= reach) return false;
+      reach += stride * (v.valid[*axis].second - v.valid[*axis].first - 1);
+    }
+    return true;
+  }
+
+  ViewIndex view_;
+  std::vector<int> digits_;
+  bool walked_ = false;
+  absl::flat_hash_map<int64_t, std::vector<int64_t>> points_;
+};
+
+}  // namespace
+
+struct Evaluator::Plan {
+  struct Store {
+    int region = -1;
+    EvalBuffer buffer;
+    StorePoints points;
+  };
+
+  EvalInputs inputs;
+  std::vector<Region> regions;
+  absl::flat_hash_map<UOp, int> region_of;                // by the region's value
+  absl::flat_hash_map<UOp, std::vector<int64_t>> shapes;  // of nodes that have one
+  absl::flat_hash_map<uint64_t, Store> stores;            // by slot
+  size_t steps = 0;
+
+  absl::Status Build(UOp sink);
+  absl::Status FindShapes(std::span<const UOp> nodes);
+  absl::Status BuildRegion(UOp value, int index);
+  absl::StatusOr<Step> BuildStep(UOp u, const absl::flat_hash_map<UOp, int>& column);
+  absl::Status Buffer(UOp define_global, const EvalBuffer** buffer) const;
+
+  // Evaluates a region at the first `count` of its points.
+  absl::Status Run(int region, size_t count);
+  absl::Status RunStep(Region& r, size_t step, size_t count);
+  absl::Status RunLoad(const Region& r, const Step& step, Column& out, size_t count) const;
+  absl::Status RunReduce(const Region& r, const Step& step, Column& out, size_t count);
+  absl::StatusOr<std::vector<EvalValue>> Evaluate(uint64_t slot, std::span<const int64_t> elements);
+};
+
+// ---- planning ----
+
+absl::Status Evaluator::Plan::Buffer(UOp define_global, const EvalBuffer** buffer) const {
+  if (!define_global.is(Op::kDefineGlobal) || !define_global.has_data<BufferArg>()) {
+    return absl::InvalidArgumentError("an access to what is no buffer of the kernel");
+  }
+  const uint64_t slot = define_global.data<BufferArg>().id;
+  const auto it = inputs.buffers.find(slot);
+  if (it == inputs.buffers.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("no content for the buffer in slot ", slot));
+  }
+  if (it->second.scalar != define_global.scalar()) {
+    return absl::InvalidArgumentError(absl::StrCat("the buffer in slot ", slot, " holds ",
+                                                   Name(define_global.scalar()), ", not ",
+                                                   Name(it->second.scalar)));
+  }
+  *buffer = &it->second;
+  return absl::OkStatus();
+}
+
+absl::Status Evaluator::Plan::FindShapes(std::span<const UOp> nodes) {
+  for (const UOp u : nodes) {
+    if (u.is(Op::kView)) {
+      BEAMD_ASSIGN_OR_RETURN(const ViewIndex view, ViewIndex::Create(u, inputs.variables));
+      shapes[u] = view.shape();
+      continue;
+    }
+    for (const UOp s : u.src()) {
+      const auto it = shapes.find(s);
+      if (it == shapes.end()) continue;
+      const std::vector<int64_t> shape = it->second;
+      const auto [own, fresh] = shapes.emplace(u, shape);
+      if (!fresh && own->second != shape && !u.is(Op::kSink)) {
+        return absl::InvalidArgumentError(absl::StrCat(Name(u.op()), " of different shapes"));
+      }
+    }
+    if (!u.is(Op::kReduceAxis)) continue;
+    const auto own = shapes.find(u);
+    if (own == shapes.end()) return absl::InvalidArgumentError("a reduction without a shape");
+    for (const int32_t axis : u.data<ReduceArg>().axes) {
+      if (axis < 0 || static_cast<size_t>(axis) >= own->second.size()) {
+        return absl::InvalidArgumentError("a reduction of an axis that isn't there");
+      }
+      own->second[axis] = 1;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Evaluator::Plan::Build(UOp sink) {
+  if (!sink.is(Op::kSink)) return absl::InvalidArgumentError("a kernel's root is a SINK");
+  const std::vector<UOp> nodes = Toposort(sink);
+  BEAMD_RETURN_IF_ERROR(FindShapes(nodes));
+  // Reductions come after those below them, so that their regions are there.
+  for (const UOp u : nodes) {
+    if (!u.is(Op::kReduceAxis | Op::kStore)) continue;
+    const UOp value = u.src(u.is(Op::kStore) ? 2 : 0);
+    if (!region_of.contains(value)) {
+      const int index = static_cast<int>(regions.size());
+      regions.emplace_back();
+      BEAMD_RETURN_IF_ERROR(BuildRegion(value, index));
+      region_of[value] = index;
+    }
+    if (u.is(Op::kReduceAxis)) continue;
+    const EvalBuffer* buffer = nullptr;
+    BEAMD_RETURN_IF_ERROR(Buffer(u.src(0), &buffer));
+    BEAMD_ASSIGN_OR_RETURN(ViewIndex view, ViewIndex::Create(u.src(1), inputs.variables));
+    // A value without a shape has the store's points.
+    Region& region = regions[region_of.at(value)];
+    if (region.points.size() < view.shape().size()) {
+      region.points.resize(view.shape().size(), std::vector<int64_t>(region.block));
+    }
+    BEAMD_ASSIGN_OR_RETURN(StorePoints points, StorePoints::Create(std::move(view)));
+    stores.emplace(u.src(0).data<BufferArg>().id,
+                   Store{region_of.at(value), *buffer, std::move(points)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Evaluator::Plan::BuildRegion(UOp value, int index) {
+  // What the region evaluates: everything below the value, but not below a reduction, a buffer or a
+  // view. A stack of its own, as a client chooses the depth.
+  std::vector<UOp> order;
+  absl::flat_hash_map<UOp, int> column;
+  std::vector<std::pair<UOp, bool>> stack = {{value, false}};
+  while (!stack.empty()) {
+    const auto [u, expanded] = stack.back();
+    stack.pop_back();
+    if (column.contains(u)) continue;
+    if (expanded) {
+      column[u] = static_cast<int>(order.size());
+      order.push_back(u);
+      continue;
+    }
+    stack.emplace_back(u, true);
+    if (u.is(Op::kReduceAxis | Op::kLoad | Op::kPreload | Op::kValid)) continue;
+    const int first = u.is(Op::kAssign) ? 1 : 0;
+    const int last = u.is(Op::kAssign) ? 2 : u.src_count();
+    for (int i = first; i < last; ++i) {
+      if (!column.contains(u.src(i))) stack.emplace_back(u.src(i), false);
+    }
+  }
+  constexpr size_t kMaxSteps = 4000000;
+  steps += order.size();
+  if (steps > kMaxSteps) {
+    return absl::ResourceExhaustedError("reductions share too many nodes to be planned");
+  }
+
+  Region region;
+  region.block = std::clamp<size_t>((size_t{1} << 19) / order.size(), 32, 1024);
+  for (const UOp u : order) {
+    BEAMD_ASSIGN_OR_RETURN(Step step, BuildStep(u, column));
+    region.work += 1;
+    if (step.region >= 0) {
+      region.work += static_cast<double>(step.terms) * regions[step.region].work;
+      // Tensor cores multiply short floats exactly: MUL, then a widening CAST, then the sum.
+      Step& cast = regions[step.region].steps.back();
+      if (u.data<ReduceArg>().op == Op::kAdd && cast.node.is(Op::kCast) &&
+          cast.node.src(0).is(Op::kMul) && IsFloat(cast.node.scalar()) &&
+          SizeBytes(cast.node.scalar()) > 2 && SizeBytes(cast.node.src(0).scalar()) == 2) {
+        regions[step.region].steps[cast.src[0]].may_be_exact = IsFloat(cast.node.src(0).scalar());
+      }
+    }
+    Column& c = region.columns.emplace_back();
+    (IsFloat(u.scalar()) ? c.real.resize(region.block) : c.integer.resize(region.block));
+    c.error.resize(region.block);
+    if (u.is_const()) {
+      std::ranges::fill(c.real, u.float_value());
+      std::ranges::fill(c.integer, u.int_value());
+    }
+    region.steps.push_back(std::move(step));
+  }
+  if (const auto it = shapes.find(value); it != shapes.end()) {
+    region.points.assign(it->second.size(), std::vector<int64_t>(region.block));
+  }
+  regions[index] = std::move(region);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Step> Evaluator::Plan::BuildStep(UOp u,
+                                                const absl::flat_hash_map<UOp, int>& column) {
+  Step step{.node = u};
+  switch (u.op()) {
+    case Op::kConst:
+      return step;
+    case Op::kDefineVar:
+      BEAMD_RETURN_IF_ERROR(SizeValue(u, inputs.variables).status());
+      return step;
+    case Op::kLoad:
+    case Op::kPreload: {
+      BEAMD_RETURN_IF_ERROR(Buffer(u.src(0), &step.buffer));
+      BEAMD_ASSIGN_OR_RETURN(step.view, ViewIndex::Create(u.src(1), inputs.variables));
+      return step;
+    }
+    case Op::kValid: {
+      // Of a variable: valid everywhere.
+      if (!u.src(0).is(Op::kView)) return step;
+      BEAMD_ASSIGN_OR_RETURN(step.view, ViewIndex::Create(u.src(0), inputs.variables));
+      return step;
+    }
+    case Op::kReduceAxis: {
+      step.region = region_of.at(u.src(0));
+      const std::vector<int64_t>& shape = shapes.at(u.src(0));
+      for (const int32_t axis : u.data<ReduceArg>().axes) {
+        step.reduced.push_back(shape[axis]);
+        if (__builtin_mul_overflow(step.terms, shape[axis], &step.terms)) {
+          return absl::ResourceExhaustedError("a reduction of more terms than 64 bits count");
+        }
+      }
+      return step;
+    }
+    case Op::kAssign:
+      step.src.push_back(column.at(u.src(1)));
+      return step;
+    default:
+      if (!u.is(kAlu | Op::kCast | Op::kBitcast)) {
+        return absl::InvalidArgumentError(absl::StrCat(Name(u.op()), " has no value in a kernel"));
+      }
+      for (const UOp s : u.src()) step.src.push_back(column.at(s));
+      return step;
+  }
+}
+
+// ---- running ----
+
+absl::Status Evaluator::Plan::Run(int region, size_t count) {
+  Region& r = regions[region];
+  for (size_t step = 0; step < r.steps.size(); ++step) {
+    BEAMD_RETURN_IF_ERROR(RunStep(r, step, count));
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+// Fills `mask` with the validity and `index` with the elements of a view at points of a block.
+void IndexBlock(const ViewIndex& view, const Points& points, size_t count,
+                std::vector<int64_t>& index, std::vector<char>& valid) {
+  const ViewIndex::View& last = view.views().back();
+  index.assign(count, last.offset);
+  valid.assign(count, 1);
+  if (view.views().size() == 1) {
+    for (size_t axis = 0; axis < last.shape.size(); ++axis) {
+      const int64_t* at = points[axis].data();
+      const int64_t stride = last.strides[axis];
+      const auto [begin, end] = last.valid[axis];
+      if (begin > 0 || end < last.shape[axis]) {
+        for (size_t i = 0; i < count; ++i) valid[i] &= at[i] >= begin && at[i] < end;
+      }
+      if (stride == 0) continue;
+      for (size_t i = 0; i < count; ++i) index[i] += stride * at[i];
+    }
+    return;
+  }
+  std::vector<int64_t> point(last.shape.size());
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t axis = 0; axis < point.size(); ++axis) point[axis] = points[axis][i];
+    const std::optional<int64_t> element = view.Index(point);
+    valid[i] = element.has_value() ? 1 : 0;
+    index[i] = element.value_or(0);
+  }
+}
+
+void RunAluReal(const Step& step, std::span<const Column> in, Column& out, size_t count) {
+  const Scalar s = step.node.scalar();
+  const Column& a = in[step.src[0]];
+  const auto each = [&](auto op) {
+    for (size_t i = 0; i < count; ++i) out.Set(i, op(i));
+  };
+  const auto b = [&](size_t i) { return in[step.src[1]].Get(i); };
+  switch (step.node.op()) {
+    case Op::kNeg:
+      return each([&](size_t i) { return Real{-a.real[i], a.error[i]}; });
+    case Op::kAdd:
+      return each([&](size_t i) { return Add(a.Get(i), b(i), s); });
+    case Op::kSub:
+      return each([&](size_t i) { return Add(a.Get(i), {-b(i).v, b(i).e}, s); });
+    case Op::kMul:
+      if (!step.may_be_exact) {
+        return each([&](size_t i) { return Multiply(a.Get(i), b(i), s); });
+      }
+      return each([&](size_t i) {
+        Real r = Multiply(a.Get(i), b(i), s);
+        // The exact product of what overflows is finite, and of what is subnormal further away than
+        // u of the rounded one.
+        const bool overflow = std::isinf(r.v) && std::isfinite(a.real[i]) && std::isfinite(b(i).v);
+        r.e = overflow ? kInf : r.e + SubnormalUnit(s);
+        return r;
+      });
+    case Op::kFdiv:
+      return each([&](size_t i) { return Divide(a.Get(i), b(i), s); });
+    case Op::kRecip:
+      return each([&](size_t i) { return Reciprocal(a.Get(i), s); });
+    case Op::kSqrt:
+      return each([&](size_t i) { return SquareRoot(a.Get(i), s); });
+    case Op::kExp2:
+      return each([&](size_t i) { return Exp2(a.Get(i), s); });
+    case Op::kLog2:
+      return each([&](size_t i) { return Log2(a.Get(i), s); });
+    case Op::kSin:
+      return each([&](size_t i) { return Sine(a.Get(i), s); });
+    case Op::kMax:
+      return each([&](size_t i) { return Maximum(a.Get(i), b(i)); });
+    case Op::kMulAcc:
+      return each(
+          [&](size_t i) { return Add(Multiply(a.Get(i), b(i), s), in[step.src[2]].Get(i), s); });
+    default:
+      CheckFailed(__FILE__, __LINE__, "an op on floats", Name(step.node.op()));
+  }
+}
+
+// Integer and bool results.
+void RunAluInteger(const Step& step, std::span<const Column> in, Column& out, size_t count) {
+  const Op op = step.node.op();
+  const Scalar operand = step.node.src(0).scalar();
+  const Column& a = in[step.src[0]];
+  const Column* b = step.src.size() > 1 ? &in[step.src[1]] : nullptr;
+  if (IsFloat(operand)) {  // a comparison
+    for (size_t i = 0; i < count; ++i) {
+      const double x = a.real[i], y = b->real[i];
+      out.integer[i] = op == Op::kCmpLt ? x < y : x != y;
+      out.error[i] = Open(a.Get(i), b->Get(i)) ? kInf : 0;
+    }
+    return;
+  }
+  if (op == Op::kMulAcc) {
+    const Column& c = in[step.src[2]];
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t product = IntAlu(Op::kMul, operand, a.integer[i], b->integer[i]);
+      out.integer[i] = IntAlu(Op::kAdd, operand, product, c.integer[i]);
+      out.error[i] = a.error[i] + b->error[i] + c.error[i];
+    }
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    out.integer[i] = IntAlu(op, operand, a.integer[i], b == nullptr ? 0 : b->integer[i]);
+    out.error[i] = a.error[i] + (b == nullptr ? 0 : b->error[i]);
+  }
+}
+
+void RunWhere(const Step& step, std::span<const Column> in, Column& out, size_t count) {
+  const Column& condition = in[step.src[0]];
+  const bool real = IsFloat(step.node.scalar());
+  for (size_t i = 0; i < count; ++i) {
+    const Column& arm = in[step.src[condition.integer[i] != 0 ? 1 : 2]];
+    if (real) {
+      out.real[i] = arm.real[i];
+    } else {
+      out.integer[i] = arm.integer[i];
+    }
+    out.error[i] = condition.error[i] + arm.error[i];
+  }
+}
+
+void RunCast(const Step& step, std::span<const Column> in, Column& out, size_t count) {
+  const Scalar from = step.node.src(0).scalar(), to = step.node.scalar();
+  const Column& a = in[step.src[0]];
+  for (size_t i = 0; i < count; ++i) {
+    if (IsFloat(from) && IsFloat(to)) {
+      const Real x = a.Get(i);
+      out.Set(i, Settle(x.v, x.e, 1, to, {x}));
+    } else if (IsFloat(to)) {
+      const double v = IntToFloat(a.integer[i], from, to);
+      const double u = std::isfinite(v) ? Unit(to) * std::abs(v) : 0;
+      out.Set(i, {v, a.error[i] + u});
+    } else if (IsFloat(from)) {
+      const Real x = a.Get(i);
+      const bool open_bool = x.e > 0 && !(std::abs(x.v) > x.e);
+      const bool open_int = x.e > 0 && Truncate(x.v - x.e, to) != Truncate(x.v + x.e, to);
+      const bool is_bool = to == Scalar::kBool;
+      out.integer[i] = is_bool ? x.v != 0 : Truncate(x.v, to);
+      out.error[i] = !(x.e < kInf) || (is_bool ? open_bool : open_int) ? kInf : 0;
+    } else {
+      out.integer[i] = WrapInt(a.integer[i], to);
+      out.error[i] = a.error[i];
+    }
+  }
+}
+
+void RunBitcast(const Step& step, std::span<const Column> in, Column& out, size_t count) {
+  const Scalar from = step.node.src(0).scalar(), to = step.node.scalar();
+  const Column& a = in[step.src[0]];
+  for (size_t i = 0; i < count; ++i) {
+    char bytes[8] = {};
+    IsFloat(from) ? StoreFloat(a.real[i], from, bytes) : StoreInt(a.integer[i], from, bytes);
+    if (IsFloat(to)) {
+      out.real[i] = LoadFloat(bytes, to);
+    } else {
+      out.integer[i] = LoadInt(bytes, to);
+    }
+    out.error[i] = a.error[i] == 0 ? 0 : kInf;
+  }
+}
+
+}  // namespace
+
+absl::Status Evaluator::Plan::RunStep(Region& r, size_t index, size_t count) {
+  const Step& step = r.steps[index];
+  Column& out = r.columns[index];
+  switch (step.node.op()) {
+    case Op::kConst:  // filled when it was planned
+      break;
+    case Op::kDefineVar: {
+      BEAMD_ASSIGN_OR_RETURN(const int64_t value, SizeValue(step.node, inputs.variables));
+      std::fill_n(out.integer.begin(), count, value);
+      break;
+    }
+    case Op::kLoad:
+    case Op::kPreload:
+      return RunLoad(r, step, out, count);
+    case Op::kValid: {
+      std::vector<int64_t> element;
+      std::vector<char> valid(count, 1);
+      if (step.view) IndexBlock(*step.view, r.points, count, element, valid);
+      std::copy_n(valid.begin(), count, out.integer.begin());
+      break;
+    }
+    case Op::kReduceAxis:
+      return RunReduce(r, step, out, count);
+    case Op::kAssign:
+      out = r.columns[step.src[0]];
+      break;
+    case Op::kWhere:
+      RunWhere(step, r.columns, out, count);
+      break;
+    case Op::kCast:
+      RunCast(step, r.columns, out, count);
+      break;
+    case Op::kBitcast:
+      RunBitcast(step, r.columns, out, count);
+      break;
+    default:
+      if (IsFloat(step.node.scalar())) {
+        RunAluReal(step, r.columns, out, count);
+      } else {
+        RunAluInteger(step, r.columns, out, count);
+      }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Evaluator::Plan::RunLoad(const Region& r, const Step& step, Column& out,
+                                      size_t count) const {
+  std::vector<int64_t> index;
+  std::vector<char> valid;
+  IndexBlock(*step.view, r.points, count, index, valid);
+  const EvalBuffer& buffer = *step.buffer;
+  const bool real = IsFloat(step.node.scalar());
+  for (size_t i = 0; i < count; ++i) {
+    // A masked element reads as 0, and its index means nothing.
+    if (valid[i] != 0 && (index[i] < 0 || index[i] >= buffer.elements)) {
+      return absl::OutOfRangeError(
+          absl::StrCat("a load of element ", index[i], " of ", buffer.elements));
+    }
+    if (real) {
+      out.real[i] = valid[i] != 0 ? LoadReal(buffer, index[i]) : 0;
+    } else {
+      out.integer[i] = valid[i] != 0 ? LoadInteger(buffer, index[i]) : 0;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Evaluator::Plan::RunReduce(const Region& r, const Step& step, Column& out,
+                                        size_t count) {
+  const ReduceArg& reduce = step.node.data<ReduceArg>();
+  const Scalar s = step.node.scalar();
+  Region& inner = regions[step.region];
+  std::vector<Fold> folds(count, Fold(reduce.op, s));
+  std::vector<size_t> owner(inner.block);  // the outer point of each inner one
+  size_t filled = 0;
+  const auto flush = [&]() -> absl::Status {
+    BEAMD_RETURN_IF_ERROR(Run(step.region, filled));
+    const Column& terms = inner.columns.back();
+    for (size_t i = 0; i < filled; ++i) {
+      if (IsFloat(s)) {
+        folds[owner[i]].AddReal(terms.Get(i));
+      } else {
+        folds[owner[i]].AddInteger(terms.integer[i], terms.error[i]);
+      }
+    }
+    filled = 0;
+    return absl::OkStatus();
+  };
+  std::vector<int64_t> at(reduce.axes.size());
+  for (size_t p = 0; p < count; ++p) {
+    std::ranges::fill(at, 0);
+    for (int64_t term = 0; term < step.terms; ++term) {
+      for (size_t axis = 0; axis < inner.points.size(); ++axis) {
+        inner.points[axis][filled] = r.points[axis][p];
+      }
+      for (size_t i = 0; i < at.size(); ++i) inner.points[reduce.axes[i]][filled] = at[i];
+      owner[filled++] = p;
+      if (filled == inner.block) BEAMD_RETURN_IF_ERROR(flush());
+      for (size_t i = at.size(); i-- > 0 && ++at[i] == step.reduced[i];) at[i] = 0;
+    }
+  }
+  if (filled > 0) BEAMD_RETURN_IF_ERROR(flush());
+  for (size_t p = 0; p < count; ++p) {
+    if (IsFloat(s)) {
+      out.Set(p, folds[p].Result(step.terms));
+    } else {
+      out.integer[p] = folds[p].integer();
+      out.error[p] = folds[p].errors();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<EvalValue>> Evaluator::Plan::Evaluate(
+    uint64_t slot, std::span<const int64_t> elements) {
+  const auto content = inputs.buffers.find(slot);
+  if (content == inputs.buffers.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no buffer in slot ", slot));
+  }
+  const EvalBuffer& buffer = content->second;
+  std::vector<EvalValue> values(elements.size());
+  const auto store = stores.find(slot);
+  std::vector<size_t> owner;  // which of `elements` each point of the block is
+  const auto flush = [&]() -> absl::Status {
+    BEAMD_RETURN_IF_ERROR(Run(store->second.region, owner.size()));
+    const Region& region = regions[store->second.region];
+    for (size_t i = 0; i < owner.size(); ++i) {
+      EvalValue& value = values[owner[i]];
+      if (IsFloat(buffer.scalar)) {
+        // An image's texels may be narrower than its values.
+        Real x = region.columns.back().Get(i);
+        if (region.steps.back().node.scalar() != buffer.scalar) {
+          x = Settle(x.v, x.e, 1, buffer.scalar, {x});
+        }
+        value.real = x.v;
+        value.error = x.e;
+      } else {
+        value.integer = region.columns.back().integer[i];
+        value.error = region.columns.back().error[i];
+      }
+      value.undecided = !(value.error < kInf);
+    }
+    owner.clear();
+    return absl::OkStatus();
+  };
+  std::vector<int64_t> point;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (elements[i] < 0 || elements[i] >= buffer.elements) {
+      return absl::OutOfRangeError(
+          absl::StrCat("element ", elements[i], " of a buffer of ", buffer.elements));
+    }
+    values[i].scalar = buffer.scalar;
+    if (store == stores.end() || !store->second.points.Find(elements[i], point)) {
+      IsFloat(buffer.scalar) ? void(values[i].real = LoadReal(buffer, elements[i]))
+                             : void(values[i].integer = LoadInteger(buffer, elements[i]));
+      continue;
+    }
+    Region& region = regions[store->second.region];
+    for (size_t axis = 0; axis < point.size(); ++axis) {
+      region.points[axis][owner.size()] = point[axis];
+    }
+    owner.push_back(i);
+    if (owner.size() == region.block) BEAMD_RETURN_IF_ERROR(flush());
+  }
+  if (!owner.empty()) BEAMD_RETURN_IF_ERROR(flush());
+  return values;
+}
+
+Evaluator::Evaluator(std::unique_ptr<Plan> plan) : plan_(std::move(plan)) {}
+Evaluator::Evaluator(Evaluator&&) noexcept = default;
+Evaluator& Evaluator::operator=(Evaluator&&) noexcept = default;
+Evaluator::~Evaluator() = default;
+
+absl::StatusOr<Evaluator> Evaluator::Create(UOp sink, EvalInputs inputs) {
+  auto plan = std::make_unique<Plan>();
+  plan->inputs = std::move(inputs);
+  BEAMD_RETURN_IF_ERROR(plan->Build(sink));
+  return Evaluator(std::move(plan));
+}
+
+absl::StatusOr<std::vector<EvalValue>> Evaluator::Evaluate(uint64_t slot,
+                                                           std::span<const int64_t> elements) {
+  return plan_->Evaluate(slot, elements);
+}
+
+absl::StatusOr<std::vector<EvalValue>> Evaluator::EvaluateAll(uint64_t slot) {
+  const auto it = plan_->inputs.buffers.find(slot);
+  std::vector<int64_t> elements(it == plan_->inputs.buffers.end() ? 0 : it->second.elements);
+  for (size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<int64_t>(i);
+  return plan_->Evaluate(slot, elements);
+}
+
+double Evaluator::WorkPerElement(uint64_t slot) const {
+  const auto it = plan_->stores.find(slot);
+  return it == plan_->stores.end() ? 0 : plan_->regions[it->second.region].work;
+}
+
+// ---- comparing ----
+
+Comparison CompareFloat(double got, const EvalValue& want) {
+  if (want.undecided) return Comparison::kUndecided;
+  const auto result = [](bool equal) {
+    return equal ? Comparison::kEqual : Comparison::kDifferent;
+  };
+  if (std::isnan(want.real) || std::isnan(got)) {
+    return result(std::isnan(want.real) && std::isnan(got));
+  }
+  if (std::isinf(want.real)) return result(got == want.real);
+  // Within the error of what the dtype holds at all.
+  if (std::isinf(got)) {
+    return result(std::signbit(got) == std::signbit(want.real) &&
+                  std::abs(want.real) + 2 * want.error > MaxFinite(want.scalar));
+  }
+  return result(std::abs(got - want.real) <= 2 * want.error);
+}
+
+Comparison CompareInt(int64_t got, const EvalValue& want) {
+  if (want.undecided) return Comparison::kUndecided;
+  return got == want.integer ? Comparison::kEqual : Comparison::kDifferent;
+}
+
+Comparison CompareElement(const void* got, const EvalValue& want) {
+  return IsFloat(want.scalar) ? CompareFloat(LoadFloat(got, want.scalar), want)
+                              : CompareInt(LoadInt(got, want.scalar), want);
+}
+
+// ---- buffers ----
+
+absl::StatusOr<std::vector<BufferUse>> BufferUses(UOp sink, const VariableValues& variables) {
+  constexpr int64_t kMaxPoints = int64_t{1} << 26;
+  absl::flat_hash_map<uint64_t, BufferUse> uses;
+  for (const UOp u : Toposort(sink)) {
+    if (!u.is(Op::kLoad | Op::kPreload | Op::kStore)) continue;
+    if (!u.src(0).has_data<BufferArg>() || !u.src(1).is(Op::kView)) {
+      return absl::InvalidArgumentError("an access to what is no buffer of the kernel");
+    }
+    const BufferArg& arg = u.src(0).data<BufferArg>();
+    BufferUse& use = uses[arg.id];
+    use.slot = arg.id;
+    use.dtype = u.src(0).dtype();
+    (u.is(Op::kStore) ? use.stored : use.loaded) = true;
+    if (arg.size_elements != 0) {
+      use.elements = static_cast<int64_t>(arg.size_elements);
+      continue;
+    }
+    BEAMD_ASSIGN_OR_RETURN(const ViewIndex view, ViewIndex::Create(u.src(1), variables));
+    const IndexBounds bounds = BoundsOf(view);
+    if (bounds.empty || bounds.index.max < use.elements) continue;
+    const ViewIndex once = view.WithoutRepeats();
+    if (bounds.exact || once.WalkLength() > kMaxPoints) {
+      use.elements = bounds.index.max + 1;
+      continue;
+    }
+    once.ForEachValid([&](std::span<const int64_t>, int64_t element, bool) {
+      use.elements = std::max(use.elements, element + 1);
+      return true;
+    });
+  }
+  std::vector<BufferUse> ordered;
+  for (const auto& [slot, use] : uses) ordered.push_back(use);
+  std::ranges::sort(ordered, {}, &BufferUse::slot);
+  return ordered;
+}
+
+}  // namespace beamd
