@@ -313,6 +313,11 @@ absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
   result.set_match(v1::MATCH_SEARCHED);
   result.set_job(task.job->id());
   result.set_trace_id(task.stored.trace());
+  v1::TuneProgress storing;
+  storing.set_phase(v1::PHASE_STORING);
+  storing.set_best_s(record.best_s());
+  *storing.mutable_best_opts() = record.opts();
+  search.progress(std::move(storing));
   // What was cut short by a stop is told, marked so, but answers nobody else.
   if (!request.no_store() && stopped == StopReason::kNone) {
     BEAMD_ASSIGN_OR_RETURN(record, store_.PutRecord(std::move(record), plan.kernel.canonical));

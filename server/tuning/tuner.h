@@ -42,6 +42,8 @@ struct SearchJob {
   const v1::SearchOptions& options;  // resolved
   // The search ends with the best so far.
   absl::Time deadline;
+  // Nothing that was remembered of candidates counts.
+  bool refresh = false;
   std::function<void(v1::TuneProgress)> progress;
 };
 

@@ -1,0 +1,205 @@
+#include "server/tuning/beam_searcher.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/base/status.h"
+#include "engine/search/beam.h"
+#include "server/store/tuning_key.h"
+#include "server/tuning/remembering_pipeline.h"
+#include "server/workers/codec.h"
+
+namespace beamd {
+namespace {
+
+// Progress that says nothing new about the best is told this often at most: telling costs the core that
+// candidates are compiled on.
+constexpr absl::Duration kTellEvery = absl::Milliseconds(100);
+// Winners of the kernel's other records that a search begins with.
+constexpr size_t kKnownMax = 8;
+
+BeamOptions ToBeamOptions(const SearchJob& job) {
+  const v1::SearchOptions& from = job.options;
+  BeamOptions to;
+  to.width = static_cast<int>(from.width());
+  to.no_opt = from.noopt();
+  to.actions.padto = from.padto();
+  to.actions.no_locals = from.nolocals();
+  to.actions.tc_opt = static_cast<int>(from.tc_opt());
+  to.actions.upcast_max = from.upcast_max();
+  to.actions.local_max = from.local_max();
+  to.max_global_size = from.estimate() ? from.max_global_size() : 0;
+  to.min_progress = absl::Microseconds(from.min_progress_us());
+  to.strict = from.strict();
+  to.clear_cache = from.clear_cache();
+  to.deadline = job.deadline;
+  return to;
+}
+
+v1::Phase ToPhase(BeamStage stage) {
+  switch (stage) {
+    case BeamStage::kSeeds:
+      return v1::PHASE_STARTING;
+    case BeamStage::kRounds:
+      return v1::PHASE_SEARCHING;
+    case BeamStage::kFinalists:
+      return v1::PHASE_FINALISTS;
+    case BeamStage::kVerifying:
+      return v1::PHASE_VERIFYING;
+  }
+  return v1::PHASE_UNSPECIFIED;
+}
+
+template <typename Map>
+void AddFailures(const std::array<int64_t, kFailureCount>& failures, Map& map) {
+  for (int i = 1; i < kFailureCount; ++i) {
+    if (failures[i] == 0) continue;
+    map[std::string(Name(static_cast<Failure>(i)))] = static_cast<uint64_t>(failures[i]);
+  }
+}
+
+// Turns the search's reports into progress, now and then.
+class Teller {
+ public:
+  explicit Teller(const SearchJob& job) : job_(job), began_(absl::Now()) {}
+
+  void Tell(const BeamProgress& from) {
+    const absl::Time now = absl::Now();
+    if (from.round != round_) round_began_ = now;
+    const bool better = from.best_s > 0 && from.best_s != best_s_;
+    const std::string debug = Debug(from, better, now);
+    if (from.candidate != nullptr && !better && debug.empty() && from.round == round_ &&
+        now - told_ < kTellEvery) {
+      return;
+    }
+    told_ = now;
+    round_ = from.round;
+    best_s_ = from.best_s;
+    v1::TuneProgress to;
+    to.set_phase(ToPhase(from.stage));
+    to.set_round(static_cast<uint32_t>(from.round));
+    to.set_candidates_done(static_cast<uint32_t>(from.done));
+    to.set_candidates_total(static_cast<uint32_t>(from.total));
+    to.set_best_s(from.best_s);
+    *to.mutable_best_opts() = ToWire(from.best_opts);
+    AddFailures(from.failures, *to.mutable_failures());
+    if (from.done > 0) {
+      to.set_eta_s(absl::ToDoubleSeconds(now - round_began_) / static_cast<double>(from.done) *
+                   static_cast<double>(from.total - from.done));
+    }
+    to.set_debug(debug);
+    job_.progress(std::move(to));
+  }
+
+ private:
+  // A line like the seeds' BEAM_DEBUG prints.
+  std::string Debug(const BeamProgress& from, bool better, absl::Time now) const {
+    const uint32_t level = job_.options.debug();
+    if (from.candidate == nullptr || level == 0 || (level == 1 && !better)) return "";
+    const CandidateReport& candidate = *from.candidate;
+    std::string line =
+        absl::StrFormat("%7.2fs: %5d uops %12.2f us compile/", absl::ToDoubleSeconds(now - began_),
+                        candidate.uops, absl::ToDoubleMicroseconds(candidate.compile_time));
+    if (candidate.failure == Failure::kNone) {
+      absl::StrAppendFormat(&line, "%12.2f us run", candidate.seconds * 1e6);
+    } else {
+      absl::StrAppendFormat(&line, "%16s", Name(candidate.failure));
+    }
+    absl::StrAppendFormat(&line, " %4d/%4d  %s  %s", from.done, from.total, candidate.colored_name,
+                          ToString(candidate.opts));
+    return line;
+  }
+
+  const SearchJob& job_;
+  const absl::Time began_;
+  absl::Time told_ = absl::InfinitePast();
+  absl::Time round_began_;
+  int round_ = -1;
+  double best_s_ = 0;
+};
+
+// The 95 % interval of the median by order statistics, which asks nothing of the distribution.
+void AddInterval(std::vector<double> samples, v1::Record& record) {
+  if (samples.empty()) return;
+  std::sort(samples.begin(), samples.end());
+  const auto n = static_cast<double>(samples.size());
+  const auto rank = static_cast<size_t>(std::max(0.0, std::floor(n / 2 - 0.98 * std::sqrt(n))));
+  record.set_low_s(samples[rank]);
+  record.set_high_s(samples[samples.size() - 1 - rank]);
+}
+
+v1::Record ToRecord(const BeamResult& from) {
+  v1::Record to;
+  *to.mutable_opts() = ToWire(from.opts);
+  to.set_best_s(from.best_s);
+  to.set_hc_s(from.hc_s);
+  to.set_unoptimised_s(from.unoptimised_s);
+  *to.mutable_hc_opts() = ToWire(from.hc_opts);
+  to.mutable_samples()->Add(from.samples.begin(), from.samples.end());
+  AddInterval(from.samples, to);
+  to.mutable_verification()->set_verified(!from.verified.empty());
+  to.mutable_verification()->set_method(from.verified);
+  to.mutable_verification()->set_checked(static_cast<uint64_t>(from.verified_elements));
+  to.mutable_verification()->set_undecided(static_cast<uint64_t>(from.undecided_elements));
+  to.set_end(from.partial ? v1::SEARCH_END_BUDGET : v1::SEARCH_END_CONVERGED);
+  to.set_rounds(static_cast<uint32_t>(from.rounds));
+  to.set_timed(static_cast<uint64_t>(from.timed));
+  AddFailures(from.failures, *to.mutable_failures());
+  return to;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
+                                                CandidatePipeline& pipeline) const {
+  const Digest& hash = job.kernel.hash;
+  const v1::Environment& environment = job.device.environment;
+  BEAMD_ASSIGN_OR_RETURN(const Kernel kernel, Kernel::Create(job.kernel.sink, job.device.caps));
+  BeamOptions options = ToBeamOptions(job);
+  BEAMD_ASSIGN_OR_RETURN(const std::vector<v1::Record> records, store_.RecordsOf(hash));
+  for (const v1::Record& record : records) {
+    std::vector<Opt> opts = FromWire(record.opts());
+    const bool known =
+        std::find(options.known.begin(), options.known.end(), opts) != options.known.end();
+    if (!known && options.known.size() < kKnownMax) options.known.push_back(std::move(opts));
+  }
+
+  // A request that asks for a fresh search gets one: what failed may have been the machine's fault.
+  RememberingPipeline remembering(pipeline, [&](const std::vector<Opt>& opts) {
+    if (job.refresh) return Failure::kNone;
+    const auto timing = store_.FindTiming(HashTimingKey(hash, environment, opts));
+    const bool found = timing.ok() && timing->has_value();
+    return found ? static_cast<Failure>((*timing)->failure()) : Failure::kNone;
+  });
+  if (capture_ != nullptr) capture_->Kernel(hash.Hex(), job.kernel.canonical);
+  uint64_t compiled = 0;
+  Teller teller(job);
+  const absl::StatusOr<BeamResult> result =
+      BeamSearch(kernel, options, remembering, [&](const BeamProgress& progress) {
+        teller.Tell(progress);
+        if (progress.candidate == nullptr) return;
+        const CandidateReport& candidate = *progress.candidate;
+        if (candidate.uops > 0) ++compiled;
+        if (capture_ != nullptr) capture_->Candidate(hash.Hex(), candidate);
+        if (candidate.failure != Failure::kNone && !WorthRemembering(candidate.failure)) return;
+        internal::StoredTiming timing;
+        timing.set_failure(static_cast<uint32_t>(candidate.failure));
+        timing.set_best_s(candidate.seconds);
+        *timing.mutable_opts() = ToWire(candidate.opts);
+        // A lost timing costs one more measurement, so the search goes on without it.
+        store_.PutTiming(HashTimingKey(hash, environment, candidate.opts), timing).IgnoreError();
+      });
+  BEAMD_RETURN_IF_ERROR(result.status());
+  v1::Record record = ToRecord(*result);
+  record.set_compiled(compiled);
+  return record;
+}
+
+}  // namespace beamd

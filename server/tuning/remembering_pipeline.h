@@ -1,0 +1,37 @@
+// A pipeline that does not try again what ended a worker or a runner before.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "engine/search/pipeline.h"
+
+namespace beamd {
+
+// Whether a candidate that was lost to this is lost wherever its code is the same: it crashed, spun,
+// swelled or was wrong.
+bool WorthRemembering(Failure failure);
+
+class RememberingPipeline final : public CandidatePipeline {
+ public:
+  // What became of these opts the last time; kNone: nothing is known. `inner` must outlive it.
+  using Recall = std::function<Failure(const std::vector<Opt>&)>;
+  RememberingPipeline(CandidatePipeline& inner, Recall recall)
+      : inner_(inner), recall_(std::move(recall)) {}
+
+  void Submit(CompileTask task) override;
+  void Submit(TimeTask task) override { inner_.Submit(std::move(task)); }
+  void Submit(VerifyTask task) override { inner_.Submit(std::move(task)); }
+  int compile_parallelism() const override { return inner_.compile_parallelism(); }
+  std::optional<Completion> Next(absl::Time deadline) override;
+  bool cancelled() const override { return inner_.cancelled(); }
+
+ private:
+  CandidatePipeline& inner_;
+  const Recall recall_;
+  std::deque<Completion> recalled_;
+};
+
+}  // namespace beamd
