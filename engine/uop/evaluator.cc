@@ -1039,7 +1039,7 @@ absl::StatusOr<std::vector<BufferUse>> BufferUses(UOp sink, const VariableValues
       continue;
     }
     BEAMD_ASSIGN_OR_RETURN(const ViewIndex view, ViewIndex::Create(u.src(1), variables));
-    const IndexBounds bounds = BoundsOf(view);
+    const IndexBounds bounds = IndexBoundsOf(view);
     if (bounds.empty || bounds.index.max < use.elements) continue;
     const ViewIndex once = view.WithoutRepeats();
     if (bounds.exact || once.WalkLength() > kMaxPoints) {
