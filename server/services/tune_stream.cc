@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
+#include "engine/base/status.h"
 #include "grpcpp/alarm.h"
 #include "server/services/reply.h"
 #include "server/services/trace.h"
@@ -35,13 +36,7 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
 
   // On the executor.
   void Start(const grpc::ByteBuffer& bytes) {
-    v1::TuneRequest request;
-    absl::StatusOr<Tuner::Answer> answer = ParseRequest(bytes, request);
-    if (answer.status().ok()) {
-      answer = tuner_.Tune(request, trace_.id, [self = weak_from_this()] {
-        if (const auto stream = self.lock()) stream->Pump();
-      });
-    }
+    absl::StatusOr<Tuner::Answer> answer = Answer(bytes);
     {
       MutexLock lock(mutex_);
       started_ = true;
@@ -94,6 +89,14 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
   }
 
  private:
+  absl::StatusOr<Tuner::Answer> Answer(const grpc::ByteBuffer& bytes) {
+    v1::TuneRequest request;
+    BEAMD_RETURN_IF_ERROR(ParseRequest(bytes, request));
+    return tuner_.Tune(request, trace_.id, [self = weak_from_this()] {
+      if (const auto stream = self.lock()) stream->Pump();
+    });
+  }
+
   void Pump() {
     std::optional<v1::TuneEvent> event;
     std::optional<absl::Status> finish;
