@@ -2,6 +2,9 @@
 // back an equal one, or null where it has nothing to say.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "engine/uop/uop.h"
 
 namespace beamd {
@@ -24,5 +27,10 @@ UOp FoldLess(UOp less);
 UOp FoldNotEqual(UOp ne);
 UOp FoldMax(UOp max);
 UOp FoldCast(UOp cast);
+
+// Value of a lane of an integer CONST or VCONST.
+int64_t LaneOf(UOp constant, int lane);
+// CONST where all lanes are equal, else VCONST.
+UOp LanesConstant(DType dtype, std::vector<int64_t> lanes, UOpGraph& graph);
 
 }  // namespace beamd

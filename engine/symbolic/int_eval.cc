@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/symbolic/bounds.h"
+#include "engine/symbolic/linear.h"
 #include "engine/symbolic/symbolic.h"
 
 namespace beamd {
@@ -18,7 +19,7 @@ int64_t Divide(int64_t a, int64_t b, Scalar s) {
   if (s == Scalar::kUint64) {
     return static_cast<int64_t>(static_cast<uint64_t>(a) / static_cast<uint64_t>(b));
   }
-  return b == -1 ? static_cast<int64_t>(-static_cast<uint64_t>(a)) : a / b;
+  return b == -1 ? NegWrap(a) : a / b;
 }
 
 int64_t Modulo(int64_t a, int64_t b, Scalar s) {

@@ -1,6 +1,10 @@
 #include "engine/symbolic/linear.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 namespace beamd {
@@ -10,13 +14,6 @@ namespace {
 // tree below a node exponentially large.
 constexpr size_t kMaxTerms = 64;
 constexpr int kMaxVisits = 256;
-
-int64_t MulWrap(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
-int64_t AddWrap(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
 
 bool IsIntConst(UOp u) { return u.is_const() && u.arg().kind() == Arg::Kind::kInt; }
 
@@ -129,14 +126,76 @@ std::optional<Bounds> ExactRange(const LinearForm& sum, BoundsTable& bounds) {
   return Bounds{static_cast<int64_t>(range->min), static_cast<int64_t>(range->max)};
 }
 
-UOp Build(LinearForm sum, UOpGraph& graph) {
+void Sort(LinearForm& sum) {
   std::sort(sum.terms.begin(), sum.terms.end(),
             [](const Term& a, const Term& b) { return CanonicalLess(a.base, b.base); });
+}
+
+UOp Build(LinearForm sum, UOpGraph& graph) {
+  Sort(sum);
   UOp out;
   const auto add = [&](UOp u) { out = out ? out + u : u; };
   for (const Term& t : sum.terms) add(t.coef == 1 ? t.base : t.base * t.coef);
   if (sum.constant != 0 || !out) add(graph.Const(sum.dtype, sum.constant));
   return out;
+}
+
+std::optional<ExactSum> ExactSumOf(UOp u, BoundsTable& bounds) {
+  std::optional<LinearForm> sum = Linearise(u, bounds);
+  if (!sum || !ExactRange(*sum, bounds)) return std::nullopt;
+  return ExactSum{*std::move(sum), bounds.Of(u)};
+}
+
+std::optional<LinearForm> Difference(const LinearForm& a, const LinearForm& b) {
+  LinearForm d = a;
+  if (__builtin_sub_overflow(a.constant, b.constant, &d.constant)) return std::nullopt;
+  for (const Term& t : b.terms) {
+    const auto it = std::find_if(d.terms.begin(), d.terms.end(),
+                                 [&](const Term& other) { return other.base == t.base; });
+    int64_t coef = it == d.terms.end() ? 0 : it->coef;
+    if (__builtin_sub_overflow(coef, t.coef, &coef)) return std::nullopt;
+    if (it == d.terms.end()) {
+      d.terms.push_back({t.base, coef});
+    } else if (coef == 0) {
+      d.terms.erase(it);
+    } else {
+      it->coef = coef;
+    }
+  }
+  return d;
+}
+
+void Negate(LinearForm& sum) {
+  const Scalar s = sum.dtype.scalar;
+  const auto negated = [&](int64_t v) { return SignedWrap(NegWrap(v), s); };
+  for (Term& t : sum.terms) t.coef = negated(t.coef);
+  sum.constant = negated(sum.constant);
+}
+
+LinearForm DividedBy(LinearForm sum, int64_t d) {
+  for (Term& t : sum.terms) t.coef /= d;
+  sum.constant = FloorDiv(sum.constant, d);
+  return sum;
+}
+
+int64_t GcdOfCoefficients(const LinearForm& sum, int64_t start) {
+  for (const Term& t : sum.terms) {
+    if (t.coef == std::numeric_limits<int64_t>::min()) return 1;
+    start = std::gcd(start, t.coef);
+  }
+  return start;
+}
+
+std::vector<int64_t> DistinctFactors(const LinearForm& sum) {
+  std::vector<int64_t> factors;
+  for (const Term& t : sum.terms) {
+    if (t.coef != std::numeric_limits<int64_t>::min() && std::abs(t.coef) > 1) {
+      factors.push_back(std::abs(t.coef));
+    }
+  }
+  std::ranges::sort(factors, std::greater<>());
+  factors.erase(std::unique(factors.begin(), factors.end()), factors.end());
+  return factors;
 }
 
 bool CanonicalLess(UOp a, UOp b) {

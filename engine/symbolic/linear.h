@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "engine/symbolic/bounds.h"
 #include "engine/uop/uop.h"
@@ -32,8 +33,29 @@ std::optional<SumRange> RangeOf(const LinearForm& sum, BoundsTable& bounds);
 // tighter. nullopt where the sum may wrap.
 std::optional<Bounds> ExactRange(const LinearForm& sum, BoundsTable& bounds);
 
+// Puts the terms in canonical order.
+void Sort(LinearForm& sum);
 // The node, terms in canonical order.
 UOp Build(LinearForm sum, UOpGraph& graph);
+
+// An integer whose node has the value of the integer sum, and where it lies.
+struct ExactSum {
+  LinearForm sum;
+  Bounds bounds;
+};
+// nullopt where the sum may wrap.
+std::optional<ExactSum> ExactSumOf(UOp u, BoundsTable& bounds);
+
+// a - b over the integers; nullopt if a coefficient overflows.
+std::optional<LinearForm> Difference(const LinearForm& a, const LinearForm& b);
+// Modulo 2^width.
+void Negate(LinearForm& sum);
+// The sum divided by d, which divides every coefficient; the constant rounds down.
+LinearForm DividedBy(LinearForm sum, int64_t d);
+// Of the coefficients and `start`.
+int64_t GcdOfCoefficients(const LinearForm& sum, int64_t start);
+// Absolute values of coefficients, those above 1, largest first.
+std::vector<int64_t> DistinctFactors(const LinearForm& sum);
 
 // base and coef of a summand as it stands.
 inline Term TermOf(UOp u) {
@@ -61,6 +83,14 @@ constexpr int64_t SignedWrap(int64_t v, Scalar s) {
       return v;
   }
 }
+// Arithmetic modulo 2^64.
+constexpr int64_t AddWrap(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+constexpr int64_t MulWrap(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+constexpr int64_t NegWrap(int64_t a) { return static_cast<int64_t>(-static_cast<uint64_t>(a)); }
 // Division that rounds down; b > 0.
 constexpr int64_t FloorDiv(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 constexpr int64_t FloorMod(int64_t a, int64_t b) { return a % b + (a % b < 0 ? b : 0); }
