@@ -15,6 +15,7 @@ struct Case {
   const char* name;
   absl::StatusOr<Tally> (*check)(const CheckInput&);
   double minimum;
+  int sample;
 };
 
 class CorpusSample : public ::testing::TestWithParam<Case> {};
@@ -31,7 +32,7 @@ TEST_P(CorpusSample, AgreesWithTheRelease) {
     const absl::StatusOr<Tally> tally = GetParam().check({.recorded = &*recorded,
                                                           .target = target,
                                                           .excepted = (*excepted)[GetParam().name],
-                                                          .sample = 200,
+                                                          .sample = GetParam().sample,
                                                           .seed = 20});
     if (absl::IsNotFound(tally.status())) continue;
     ASSERT_TRUE(tally.ok()) << tally.status();
@@ -43,9 +44,10 @@ TEST_P(CorpusSample, AgreesWithTheRelease) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checks, CorpusSample,
-                         ::testing::Values(Case{"hc", CheckHeuristics, 0.99},
-                                           Case{"actions", CheckActions, 0.99},
-                                           Case{"walks", CheckWalks, 0.99}),
+                         ::testing::Values(Case{"hc", CheckHeuristics, 0.99, 200},
+                                           Case{"actions", CheckActions, 0.99, 200},
+                                           Case{"walks", CheckWalks, 0.99, 200},
+                                           Case{"numeric", CheckNumeric, 0.99, 60}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -67,6 +67,8 @@ class Recorded {
   absl::StatusOr<std::vector<Opt>> ActionList(absl::string_view target) const;
   absl::StatusOr<std::vector<WrittenWalk>> Walks(absl::string_view target) const;
 
+  const std::string& directory() const { return directory_; }
+
  private:
   std::string directory_;
   std::map<std::string, v1::Graph> graphs_;  // by id

@@ -1,0 +1,246 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "devices/registry.h"
+#include "engine/base/hash.h"
+#include "engine/base/status.h"
+#include "engine/llvm/compiler.h"
+#include "engine/search/actions.h"
+#include "engine/uop/evaluator.h"
+#include "engine/uop/output_check.h"
+#include "tests/conformance/check.h"
+#include "tests/testing/corpus.h"
+
+namespace beamd::conformance {
+namespace {
+
+using testing::CorpusNumeric;
+
+constexpr int kWalks = 3;
+constexpr int kMostSteps = 5;
+// Kernels a child process; a new one costs the start of LLVM and the JIT.
+constexpr size_t kBatch = 64;
+// A kernel's five variants, the evaluator included.
+constexpr unsigned kSecondsPerKernel = 180;
+// What the evaluator may spend a variant: nodes times points.
+constexpr double kWork = 1e6;
+
+// The lists that a kernel is run with: none, the heuristics', walks seeded by its id.
+std::vector<Kernel> Variants(const Kernel& kernel, const std::string& id) {
+  std::vector<Kernel> variants = {kernel, HandCodedOptimizations(kernel)};
+  std::mt19937_64 random(HashBytes(id).Prefix());
+  for (int walk = 0; walk < kWalks; ++walk) {
+    Kernel k = kernel;
+    const int steps = 1 + static_cast<int>(random() % kMostSteps);
+    for (int step = 0; step < steps; ++step) {
+      std::vector<std::pair<int, Kernel>> legal = LegalActions(k, ActionOptions());
+      if (legal.empty()) break;
+      std::set<OptOp> kinds;
+      for (const auto& [unused, next] : legal) kinds.insert(next.applied_opts().back().op);
+      const OptOp kind = *std::next(kinds.begin(), static_cast<int64_t>(random() % kinds.size()));
+      std::erase_if(legal,
+                    [&](const auto& l) { return l.second.applied_opts().back().op != kind; });
+      k = std::move(legal[random() % legal.size()].second);
+    }
+    variants.push_back(std::move(k));
+  }
+  return variants;
+}
+
+// One kernel's buffers, as the corpus fills them.
+class Case {
+ public:
+  Case(UOp sink, const CorpusNumeric& recorded) : sink_(sink), recorded_(recorded) {
+    for (const CorpusNumeric::Buffer& b : recorded.buffers) {
+      initial_.push_back(testing::CorpusInput(static_cast<int64_t>(b.slot), b.elements, b.scalar));
+    }
+  }
+
+  // Runs the image on fresh buffers; the content of each afterwards.
+  absl::StatusOr<std::vector<std::string>> Run(Device& device, const KernelImage& image) const {
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    for (size_t i = 0; i < initial_.size(); ++i) {
+      BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer,
+                             device.Allocate(initial_[i].size() + 64));
+      BEAMD_RETURN_IF_ERROR(buffer->Write(0, std::as_bytes(std::span(initial_[i]))));
+      buffers.push_back(std::move(buffer));
+    }
+    std::vector<Buffer*> arguments;
+    for (const KernelImage::Buffer& b : image.buffers) {
+      const size_t i = IndexOf(static_cast<uint64_t>(b.slot));
+      if (i == buffers.size())
+        return absl::InternalError(absl::StrCat("no buffer for slot ", b.slot));
+      arguments.push_back(buffers[i].get());
+    }
+    BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable, device.Load(image));
+    Launch launch;
+    launch.buffers = arguments;
+    launch.end = image.slices;
+    BEAMD_RETURN_IF_ERROR(device.Run(*executable, launch).status());
+    std::vector<std::string> content;
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      std::string& bytes = content.emplace_back(initial_[i].size(), '\0');
+      BEAMD_RETURN_IF_ERROR(buffers[i]->Read(0, std::as_writable_bytes(std::span(bytes))));
+    }
+    return content;
+  }
+
+  // What is wrong with `got`; `reference`: the unoptimised kernel's, if there is one yet.
+  absl::StatusOr<std::string> Wrong(const std::vector<std::string>& got,
+                                    const std::vector<std::string>* reference) const {
+    EvalInputs inputs;
+    for (size_t i = 0; i < initial_.size(); ++i) {
+      const CorpusNumeric::Buffer& b = recorded_.buffers[i];
+      inputs.buffers[b.slot] = {initial_[i].data(), b.elements, b.scalar};
+    }
+    std::vector<OutputResult> outputs;
+    for (const CorpusNumeric::Output& o : recorded_.outputs) {
+      const size_t i = IndexOf(o.slot);
+      outputs.push_back({o.slot, recorded_.buffers[i].scalar, recorded_.buffers[i].elements,
+                         got[i].data(), reference != nullptr ? (*reference)[i].data() : nullptr});
+    }
+    OutputCheckOptions options;
+    options.work = kWork;
+    BEAMD_ASSIGN_OR_RETURN(const OutputCheck check, CheckOutputs(sink_, inputs, outputs, options));
+    if (!check.equal) return check.detail;
+    if (reference != nullptr) return std::string();
+    return DiffersFromRecorded(got, inputs);
+  }
+
+ private:
+  size_t IndexOf(uint64_t slot) const {
+    size_t i = 0;
+    while (i < recorded_.buffers.size() && recorded_.buffers[i].slot != slot) ++i;
+    return i;
+  }
+
+  // The recorded values with the evaluator's errors.
+  absl::StatusOr<std::string> DiffersFromRecorded(const std::vector<std::string>& got,
+                                                  const EvalInputs& inputs) const {
+    BEAMD_ASSIGN_OR_RETURN(Evaluator evaluator, Evaluator::Create(sink_, inputs));
+    for (const CorpusNumeric::Output& o : recorded_.outputs) {
+      const size_t i = IndexOf(o.slot);
+      const Scalar scalar = recorded_.buffers[i].scalar;
+      std::vector<int64_t> elements;
+      for (const CorpusNumeric::Sample& s : o.samples) elements.push_back(s.element);
+      BEAMD_ASSIGN_OR_RETURN(std::vector<EvalValue> want, evaluator.Evaluate(o.slot, elements));
+      for (size_t k = 0; k < elements.size(); ++k) {
+        want[k].real = o.samples[k].real;
+        want[k].integer = WrapInt(o.samples[k].integer, scalar);
+        if (CompareElement(got[i].data() + elements[k] * SizeBytes(scalar), want[k]) ==
+            Comparison::kDifferent) {
+          return absl::StrCat("slot ", o.slot, " element ", elements[k], " is not the recorded ",
+                              o.samples[k].real);
+        }
+      }
+    }
+    return std::string();
+  }
+
+  const UOp sink_;
+  const CorpusNumeric& recorded_;
+  std::vector<std::string> initial_;
+};
+
+// How the kernel's values differ, empty if they don't.
+absl::StatusOr<std::string> Difference(const CorpusNumeric& recorded, const CheckInput& input,
+                                       const TargetCaps& caps, KernelCompiler& compiler,
+                                       Device& device) {
+  UOpGraph graph;
+  BEAMD_ASSIGN_OR_RETURN(const UOp sink, input.recorded->Graph(recorded.id, graph));
+  BEAMD_ASSIGN_OR_RETURN(const Kernel kernel, Kernel::Create(sink, caps));
+  const Case c(sink, recorded);
+  std::vector<std::string> reference;
+  for (const Kernel& variant : Variants(kernel, recorded.id)) {
+    const std::string opts = ToString(variant.applied_opts());
+    absl::StatusOr<CompileResult> compiled = compiler.Compile(variant, {});
+    if (!compiled.ok()) return absl::StrCat(opts, ": ", compiled.status().message());
+    absl::StatusOr<std::vector<std::string>> got = c.Run(device, compiled->image);
+    if (!got.ok()) return absl::StrCat(opts, ": ", got.status().message());
+    BEAMD_ASSIGN_OR_RETURN(const std::string wrong,
+                           c.Wrong(*got, reference.empty() ? nullptr : &reference));
+    if (!wrong.empty()) return absl::StrCat(opts, ": ", wrong);
+    if (reference.empty()) reference = *std::move(got);
+  }
+  return std::string();
+}
+
+// In a child: the kernels from `begin` on, a line each on `out`: "=" or "!" and why.
+[[noreturn]] void RunBatch(const std::vector<CorpusNumeric>& cases, size_t begin, size_t end,
+                           const CheckInput& input, int out) {
+  FILE* lines = fdopen(out, "w");
+  const TargetCaps caps = HostCaps();
+  const absl::StatusOr<std::unique_ptr<KernelCompiler>> compiler = KernelCompiler::Create(caps);
+  const absl::StatusOr<std::unique_ptr<Device>> device = OpenDevice("cpu:0");
+  if (!compiler.ok() || !device.ok()) _exit(2);
+  for (size_t i = begin; i < end; ++i) {
+    alarm(kSecondsPerKernel);
+    const absl::StatusOr<std::string> why = Difference(cases[i], input, caps, **compiler, **device);
+    std::string text = why.ok() ? *why : std::string(why.status().message());
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    std::fprintf(lines, "%c%s\n", text.empty() ? '=' : '!', text.c_str());
+    std::fflush(lines);
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+absl::StatusOr<Tally> CheckNumeric(const CheckInput& input) {
+  if (input.target != TargetKind::kCpu)
+    return absl::NotFoundError("values are compared on the CPU");
+  BEAMD_ASSIGN_OR_RETURN(std::vector<CorpusNumeric> cases,
+                         testing::ReadCorpusNumeric(input.recorded->directory()));
+  std::erase_if(cases, [](const CorpusNumeric& c) { return !c.variables.empty(); });
+  cases = Sampled(std::move(cases), input);
+  Tally tally;
+  size_t next = 0;
+  while (next < cases.size()) {
+    int ends[2];
+    if (pipe(ends) != 0) return absl::InternalError("no pipe");
+    const size_t end = std::min(cases.size(), next + kBatch);
+    std::fflush(stdout);
+    const pid_t child = fork();
+    if (child < 0) return absl::InternalError("no process");
+    if (child == 0) {
+      close(ends[0]);
+      RunBatch(cases, next, end, input, ends[1]);
+    }
+    close(ends[1]);
+    FILE* lines = fdopen(ends[0], "r");
+    char* line = nullptr;
+    size_t capacity = 0;
+    while (next < end && getline(&line, &capacity, lines) > 0) {
+      std::string why(line + 1);
+      why.pop_back();
+      Count(cases[next++].id, false, why, input, tally);
+    }
+    free(line);
+    fclose(lines);
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (next < end) {
+      // The child died over this one.
+      const std::string why = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM
+                                  ? absl::StrCat("took over ", kSecondsPerKernel, " s")
+                              : WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
+                                                    : absl::StrCat("exit ", WEXITSTATUS(status));
+      Count(cases[next++].id, false, why, input, tally);
+    }
+  }
+  return tally;
+}
+
+}  // namespace beamd::conformance
