@@ -263,7 +263,7 @@ void Kernel::MergeAdjacent() {
       for (const std::vector<int>& group : *groups) {
         Shape piece;
         for (int axis : group) piece.push_back(output[axis]);
-        for (const SInt& stride : StridesForShape(piece)) strides.push_back(stride);
+        for (const SInt& stride : StridesForShape(piece)) strides.emplace_back(stride);
       }
       if (static_cast<int>(strides.size()) == rank) {
         columns.push_back({&output, std::move(strides), {output[0]}});
