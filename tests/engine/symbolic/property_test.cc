@@ -161,13 +161,15 @@ TEST_P(Expressions, KeepTheirValueWhenSimplified) {
     const UOp before = seed % 3 == 0 ? draw.Bool(3) : draw.Int(4);
     const UOp after = Simplify(before);
     const Bounds bounds = BoundsOf(before);
+    const int64_t factor = ConstFactor(before);
     bool failed = false;
     ForEachPoint(draw.leaves, [&](const std::vector<int64_t>& point) {
       if (failed) return;
       const auto want = EvaluateInt(before, draw.leaves, point);
       const auto got = EvaluateInt(after, draw.leaves, point);
       ASSERT_TRUE(want.has_value());
-      failed = got != want || *want < bounds.min || *want > bounds.max;
+      failed = got != want || *want < bounds.min || *want > bounds.max || *want % factor != 0;
+      EXPECT_EQ(*want % factor, 0) << "seed " << seed << ": " << ToInfix(before);
       EXPECT_EQ(got, want) << "seed " << seed << ": " << ToInfix(before) << "\n -> "
                            << ToInfix(after) << "\n at " << Describe(draw.leaves, point);
       EXPECT_GE(*want, bounds.min) << "seed " << seed << ": " << ToInfix(before);

@@ -270,6 +270,12 @@ TEST(Divisibility, SeesFactorsOfSums) {
   EXPECT_EQ(ToInfix(DividesBy(u, 3).value()), "(((a*2)+(b*3))+-4)");
   EXPECT_FALSE(DividesBy(u, 2).has_value());
   EXPECT_EQ(ConstFactor(ParseInfix(graph, "a")), 1);
+  EXPECT_EQ(ConstFactor(ParseInfix(graph, "(a*8) % 12 * 5 + b*40")), 20);
+  EXPECT_EQ(ConstFactor(ParseInfix(graph, "where(a < b, c*12, max(a*6, b*9))")), 3);
+  EXPECT_EQ(ConstFactor(ParseInfix(graph, "0")), 1);
+  // Modulo 2^32, 12 * x is a multiple of 4 and nothing more.
+  const UOp x = graph.Variable("x", MinInt(Scalar::kInt32), MaxInt(Scalar::kInt32));
+  EXPECT_EQ(ConstFactor(x * 12), 4);
 }
 
 TEST(Splitting, ReadsOperandsLeftToRight) {
