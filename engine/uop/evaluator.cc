@@ -1,208 +1,21 @@
 #include "engine/uop/evaluator.h"
 
 #include <algorithm>
-#include <bit>
-#include <cfloat>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/uop/bounded_real.h"
 #include "engine/uop/int_alu.h"
+#include "engine/uop/store_points.h"
 
 namespace beamd {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-// ---- floats with errors ----
-
-// Half a unit in the last place of 1.
-double Unit(Scalar s) {
-  switch (s) {
-    case Scalar::kFloat16:
-      return 0x1p-11;
-    case Scalar::kBFloat16:
-      return 0x1p-8;
-    case Scalar::kFloat32:
-      return 0x1p-24;
-    default:
-      return 0x1p-53;
-  }
-}
-
-// Half the distance of two neighbours below the least normal value.
-double SubnormalUnit(Scalar s) {
-  switch (s) {
-    case Scalar::kFloat16:
-      return 0x1p-25;
-    case Scalar::kBFloat16:
-      return 0x1p-134;
-    case Scalar::kFloat32:
-      return 0x1p-150;
-    default:
-      return 0;  // below what doubles hold
-  }
-}
-
-double MaxFinite(Scalar s) {
-  switch (s) {
-    case Scalar::kFloat16:
-      return 65504;
-    case Scalar::kBFloat16:
-      return 0x1.FEp127;
-    case Scalar::kFloat32:
-      return FLT_MAX;
-    default:
-      return DBL_MAX;
-  }
-}
-
-double Round(double v, Scalar s) {
-  return s == Scalar::kFloat32 ? static_cast<double>(static_cast<float>(v)) : RoundToFloat(v, s);
-}
-
-// A value and how far the value of another implementation may lie from it; an infinite error means
-// that nothing is known. An infinity or NaN that is certain has error 0. Integers have error 0 or
-// infinity.
-struct Real {
-  double v, e;
-};
-
-// The result of an op. `exact`: its value before rounding. `propagated`: the error that comes from
-// the operands; `roundings`: how many u of its value are added.
-Real Settle(double exact, double propagated, double roundings, Scalar s,
-            std::initializer_list<Real> operands) {
-  Real r{Round(exact, s), kInf};
-  bool known = true, finite = true, precise = true;
-  for (const Real& o : operands) {
-    known &= o.e < kInf;
-    finite &= std::isfinite(o.v);
-    precise &= o.e == 0;
-  }
-  if (!known) return r;
-  if (std::isfinite(r.v)) {
-    // u of a subnormal value is less than the rounding that an error before it can turn around.
-    const double unit = Unit(s) * std::abs(r.v);
-    const double rounding = propagated > 0 ? std::max(unit, SubnormalUnit(s)) : unit;
-    const double e = propagated + roundings * rounding;
-    r.e = e < kInf ? e : kInf;
-  } else if (!finite) {
-    r.e = 0;  // an infinite operand decides, whatever the others' errors
-  } else if (std::isfinite(exact)) {
-    // Too large for the dtype: certain if it would be with the error too.
-    const double e = propagated + roundings * Unit(s) * std::abs(exact);
-    r.e = std::abs(exact) - e > MaxFinite(s) ? 0 : kInf;
-  } else {
-    r.e = precise ? 0 : kInf;  // a pole, or outside of the domain
-  }
-  return r;
-}
-
-Real Add(Real a, Real b, Scalar s) { return Settle(a.v + b.v, a.e + b.e, 1, s, {a, b}); }
-
-Real Multiply(Real a, Real b, Scalar s) {
-  // An infinity times what may be zero or of either sign.
-  const auto flips = [](Real inf, Real x) {
-    return std::isinf(inf.v) && x.e > 0 && std::abs(x.v) <= x.e;
-  };
-  if (flips(a, b) || flips(b, a)) return {a.v * b.v, kInf};
-  return Settle(a.v * b.v, std::abs(a.v) * b.e + std::abs(b.v) * a.e + a.e * b.e, 1, s, {a, b});
-}
-
-Real Reciprocal(Real a, Scalar s) {
-  const double e = a.e == 0 ? 0 : 2 * a.e / (a.v * a.v);
-  return Settle(1 / a.v, e, 1, s, {a});
-}
-
-Real Divide(Real a, Real b, Scalar s) {
-  const double r = 1 / b.v, re = b.e == 0 ? 0 : 2 * b.e / (b.v * b.v);
-  const double e =
-      (re == 0 ? 0 : std::abs(a.v) * re) + (a.e == 0 ? 0 : std::abs(r) * a.e + a.e * re);
-  return Settle(a.v / b.v, e, 1, s, {a, b});
-}
-
-Real SquareRoot(Real a, Scalar s) {
-  const double v = std::sqrt(a.v);
-  // NaN is certain only below what the error could lift to 0.
-  if (a.v < 0 && a.v + a.e >= 0) return {v, kInf};
-  if (a.v < 0 && a.e < kInf) return {v, 0};
-  return Settle(v, a.e == 0 ? 0 : a.e / v, 1, s, {a});
-}
-
-// f16 and bf16 are rounded from f32.
-double ThroughFloat(double v, Scalar s) {
-  return SizeBytes(s) == 2 ? static_cast<double>(static_cast<float>(v)) : v;
-}
-
-// `f` of a, in more than the precision of s.
-template <typename Function>
-double Precisely(Function f, double a, Scalar s) {
-  return s == Scalar::kFloat64 ? static_cast<double>(f(static_cast<long double>(a)))
-                               : ThroughFloat(f(a), s);
-}
-
-Real Exp2(Real a, Scalar s) {
-  const double v = Precisely([](auto x) { return std::exp2(x); }, a.v, s);
-  return Settle(v, a.e == 0 ? 0 : v * std::expm1(a.e * M_LN2), 4, s, {a});
-}
-
-Real Log2(Real a, Scalar s) {
-  const double v = Precisely([](auto x) { return std::log2(x); }, a.v, s);
-  // As for roots.
-  if (a.v < 0 && a.v + a.e >= 0) return {v, kInf};
-  if (a.v < 0 && a.e < kInf) return {v, 0};
-  return Settle(v, a.e == 0 ? 0 : 2.9 * a.e / std::abs(a.v), 4, s, {a});
-}
-
-Real Sine(Real a, Scalar s) {
-  const double v = Precisely([](auto x) { return std::sin(x); }, a.v, s);
-  return Settle(v, a.e + 1e-7, 4, s, {a});
-}
-
-Real Maximum(Real a, Real b) {
-  Real r{0, std::max(a.e, b.e)};
-  if (std::isnan(a.v) || std::isnan(b.v)) {
-    r.v = std::numeric_limits<double>::quiet_NaN();
-  } else if (a.v == b.v) {
-    r.v = std::signbit(a.v) ? b.v : a.v;  // +0 above -0
-  } else {
-    r.v = std::max(a.v, b.v);
-  }
-  if (!std::isfinite(r.v) && r.e < kInf) r.e = 0;
-  return r;
-}
-
-// Whether an ordering of two floats is open.
-bool Open(Real a, Real b) {
-  if (!(a.e < kInf && b.e < kInf)) return true;
-  if (a.e + b.e == 0 || std::isnan(a.v) || std::isnan(b.v)) return false;
-  return std::abs(a.v - b.v) <= a.e + b.e;
-}
-
-// SEMANTICS: truncates, saturates, NaN gives 0.
-int64_t Truncate(double v, Scalar s) {
-  if (std::isnan(v)) return 0;
-  if (s == Scalar::kUint64) {
-    if (v >= 0x1p64) return -1;
-    return v <= 0 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(v));
-  }
-  const int64_t lo = MinInt(s), hi = MaxInt(s);
-  if (v <= static_cast<double>(lo)) return lo;
-  if (v >= static_cast<double>(hi)) return hi;
-  return static_cast<int64_t>(v);
-}
-
-double IntToFloat(int64_t v, Scalar from, Scalar to) {
-  // One rounding, from all 64 bits.
-  if (from == Scalar::kUint64) {
-    const auto u = static_cast<uint64_t>(v);
-    return to == Scalar::kFloat32 ? static_cast<float>(u) : Round(static_cast<double>(u), to);
-  }
-  return to == Scalar::kFloat32 ? static_cast<float>(v) : Round(static_cast<double>(v), to);
-}
+// The error of a value of which nothing is known; of an integer, the only one but 0.
+constexpr double kInf = BoundedReal::kUnknown;
 
 // Values of every 16-bit pattern, decoded once.
 const std::vector<double>& ShortFloats(Scalar s) {
@@ -238,8 +51,8 @@ struct Column {
   std::vector<int64_t> integer;
   std::vector<double> error;
 
-  Real Get(size_t i) const { return {real[i], error[i]}; }
-  void Set(size_t i, Real r) {
+  BoundedReal Get(size_t i) const { return {real[i], error[i]}; }
+  void Set(size_t i, BoundedReal r) {
     real[i] = r.v;
     error[i] = r.e;
   }
@@ -280,7 +93,7 @@ class Fold {
     integer_ = op == Op::kMul ? 1 : op == Op::kMax ? MinInt(s) : 0;
   }
 
-  void AddReal(Real x) {
+  void AddReal(BoundedReal x) {
     if (op_ == Op::kMul) {
       product_ = Multiply(product_, x, s_);
     } else if (op_ == Op::kMax) {
@@ -298,10 +111,10 @@ class Fold {
     errors_ += error;
   }
 
-  Real Result(int64_t terms) const {
+  BoundedReal Result(int64_t terms) const {
     if (op_ != Op::kAdd) return product_;
     const auto exact = static_cast<double>(sum_);
-    Real r{Round(exact, s_), kInf};
+    BoundedReal r{RoundToFloat(exact, s_), kInf};
     if (!(errors_ < kInf)) return r;
     if (!finite_) return {r.v, 0};
     if (terms == 0) return {0, 0};
@@ -322,89 +135,11 @@ class Fold {
  private:
   Op op_;
   Scalar s_;
-  Real product_{0, 0};
+  BoundedReal product_{0, 0};
   long double sum_ = 0;
   double absolute_ = 0, squares_ = 0, errors_ = 0;
   bool finite_ = true;
   int64_t integer_ = 0;
-};
-
-// Where the elements that a view stores come from.
-class StorePoints {
- public:
-  static absl::StatusOr<StorePoints> Create(ViewIndex view) {
-    StorePoints result(std::move(view));
-    if (result.view_.views().size() == 1 && result.PlanDigits()) return result;
-    constexpr int64_t kMaxPoints = int64_t{1} << 26;
-    if (result.view_.WalkLength() > kMaxPoints) {
-      return absl::ResourceExhaustedError(
-          "a store whose elements can only be found by walking too many points");
-    }
-    result.digits_.clear();
-    result.walked_ = true;
-    result.view_.ForEachValid([&](std::span<const int64_t> point, int64_t element, bool) {
-      result.points_[element].assign(point.begin(), point.end());  // the last one stays
-      return true;
-    });
-    return result;
-  }
-
-  // The point that stores `element` last; false if none does.
-  bool Find(int64_t element, std::vector<int64_t>& point) const {
-    if (walked_) {
-      const auto it = points_.find(element);
-      if (it == points_.end()) return false;
-      point = it->second;
-      return true;
-    }
-    const ViewIndex::View& v = view_.views()[0];
-    point.resize(v.shape.size());
-    int64_t rest = element - v.offset;
-    for (size_t i = 0; i < point.size(); ++i) {
-      const auto [begin, end] = v.valid[i];
-      if (begin >= end) return false;
-      // Axes that don't move the index: the last coordinate.
-      point[i] = end - 1;
-      // Each digit counts from the end at which its axis adds least.
-      rest -= v.strides[i] * (v.strides[i] >= 0 ? begin : end - 1);
-    }
-    for (const int axis : digits_) {
-      const auto [begin, end] = v.valid[axis];
-      const int64_t stride = std::abs(v.strides[axis]);
-      if (rest < 0) return false;
-      const int64_t digit = std::min(rest / stride, end - begin - 1);
-      rest -= digit * stride;
-      point[axis] = v.strides[axis] > 0 ? begin + digit : end - 1 - digit;
-    }
-    return rest == 0;
-  }
-
- private:
-  explicit StorePoints(ViewIndex view) : view_(std::move(view)) {}
-
-  // The axes by falling stride, if each stride is beyond the reach of all smaller ones: an index is
-  // then a number whose digits are the coordinates.
-  bool PlanDigits() {
-    const ViewIndex::View& v = view_.views()[0];
-    for (size_t i = 0; i < v.shape.size(); ++i) {
-      if (v.strides[i] != 0 && v.valid[i].second - v.valid[i].first > 1) {
-        digits_.push_back(static_cast<int>(i));
-      }
-    }
-    std::ranges::sort(digits_, {}, [&](int axis) { return -std::abs(v.strides[axis]); });
-    __int128 reach = 0;
-    for (auto axis = digits_.rbegin(); axis != digits_.rend(); ++axis) {
-      const __int128 stride = std::abs(v.strides[*axis]);
-      if (stride <= reach) return false;
-      reach += stride * (v.valid[*axis].second - v.valid[*axis].first - 1);
-    }
-    return true;
-  }
-
-  ViewIndex view_;
-  std::vector<int> digits_;
-  bool walked_ = false;
-  absl::flat_hash_map<int64_t, std::vector<int64_t>> points_;
 };
 
 }  // namespace
@@ -669,7 +404,7 @@ void RunAluReal(const Step& step, std::span<const Column> in, Column& out, size_
   const auto b = [&](size_t i) { return in[step.src[1]].Get(i); };
   switch (step.node.op()) {
     case Op::kNeg:
-      return each([&](size_t i) { return Real{-a.real[i], a.error[i]}; });
+      return each([&](size_t i) { return BoundedReal{-a.real[i], a.error[i]}; });
     case Op::kAdd:
       return each([&](size_t i) { return Add(a.Get(i), b(i), s); });
     case Op::kSub:
@@ -679,7 +414,7 @@ void RunAluReal(const Step& step, std::span<const Column> in, Column& out, size_
         return each([&](size_t i) { return Multiply(a.Get(i), b(i), s); });
       }
       return each([&](size_t i) {
-        Real r = Multiply(a.Get(i), b(i), s);
+        BoundedReal r = Multiply(a.Get(i), b(i), s);
         // The exact product of what overflows is finite, and of what is subnormal further away than
         // u of the rounded one.
         const bool overflow = std::isinf(r.v) && std::isfinite(a.real[i]) && std::isfinite(b(i).v);
@@ -718,7 +453,7 @@ void RunAluInteger(const Step& step, std::span<const Column> in, Column& out, si
     for (size_t i = 0; i < count; ++i) {
       const double x = a.real[i], y = b->real[i];
       out.integer[i] = op == Op::kCmpLt ? x < y : x != y;
-      out.error[i] = Open(a.Get(i), b->Get(i)) ? kInf : 0;
+      out.error[i] = ComparisonIsOpen(a.Get(i), b->Get(i)) ? kInf : 0;
     }
     return;
   }
@@ -756,19 +491,13 @@ void RunCast(const Step& step, std::span<const Column> in, Column& out, size_t c
   const Column& a = in[step.src[0]];
   for (size_t i = 0; i < count; ++i) {
     if (IsFloat(from) && IsFloat(to)) {
-      const Real x = a.Get(i);
-      out.Set(i, Settle(x.v, x.e, 1, to, {x}));
+      out.Set(i, Convert(a.Get(i), to));
     } else if (IsFloat(to)) {
-      const double v = IntToFloat(a.integer[i], from, to);
-      const double u = std::isfinite(v) ? Unit(to) * std::abs(v) : 0;
-      out.Set(i, {v, a.error[i] + u});
+      const BoundedReal r = Convert(a.integer[i], from, to);
+      out.Set(i, {r.v, r.e + a.error[i]});
     } else if (IsFloat(from)) {
-      const Real x = a.Get(i);
-      const bool open_bool = x.e > 0 && !(std::abs(x.v) > x.e);
-      const bool open_int = x.e > 0 && Truncate(x.v - x.e, to) != Truncate(x.v + x.e, to);
-      const bool is_bool = to == Scalar::kBool;
-      out.integer[i] = is_bool ? x.v != 0 : Truncate(x.v, to);
-      out.error[i] = !(x.e < kInf) || (is_bool ? open_bool : open_int) ? kInf : 0;
+      out.integer[i] = Truncate(a.real[i], to);
+      out.error[i] = TruncationIsOpen(a.Get(i), to) ? kInf : 0;
     } else {
       out.integer[i] = WrapInt(a.integer[i], to);
       out.error[i] = a.error[i];
@@ -923,9 +652,9 @@ absl::StatusOr<std::vector<EvalValue>> Evaluator::Plan::Evaluate(
       EvalValue& value = values[owner[i]];
       if (IsFloat(buffer.scalar)) {
         // An image's texels may be narrower than its values.
-        Real x = region.columns.back().Get(i);
+        BoundedReal x = region.columns.back().Get(i);
         if (region.steps.back().node.scalar() != buffer.scalar) {
-          x = Settle(x.v, x.e, 1, buffer.scalar, {x});
+          x = Convert(x, buffer.scalar);
         }
         value.real = x.v;
         value.error = x.e;
@@ -1017,44 +746,6 @@ Comparison CompareInt(int64_t got, const EvalValue& want) {
 Comparison CompareElement(const void* got, const EvalValue& want) {
   return IsFloat(want.scalar) ? CompareFloat(LoadFloat(got, want.scalar), want)
                               : CompareInt(LoadInt(got, want.scalar), want);
-}
-
-// ---- buffers ----
-
-absl::StatusOr<std::vector<BufferUse>> BufferUses(UOp sink, const VariableValues& variables) {
-  constexpr int64_t kMaxPoints = int64_t{1} << 26;
-  absl::flat_hash_map<uint64_t, BufferUse> uses;
-  for (const UOp u : Toposort(sink)) {
-    if (!u.is(Op::kLoad | Op::kPreload | Op::kStore)) continue;
-    if (!u.src(0).has_data<BufferArg>() || !u.src(1).is(Op::kView)) {
-      return absl::InvalidArgumentError("an access to what is no buffer of the kernel");
-    }
-    const BufferArg& arg = u.src(0).data<BufferArg>();
-    BufferUse& use = uses[arg.id];
-    use.slot = arg.id;
-    use.dtype = u.src(0).dtype();
-    (u.is(Op::kStore) ? use.stored : use.loaded) = true;
-    if (arg.size_elements != 0) {
-      use.elements = static_cast<int64_t>(arg.size_elements);
-      continue;
-    }
-    BEAMD_ASSIGN_OR_RETURN(const ViewIndex view, ViewIndex::Create(u.src(1), variables));
-    const IndexBounds bounds = IndexBoundsOf(view);
-    if (bounds.empty || bounds.index.max < use.elements) continue;
-    const ViewIndex once = view.WithoutRepeats();
-    if (bounds.exact || once.WalkLength() > kMaxPoints) {
-      use.elements = bounds.index.max + 1;
-      continue;
-    }
-    once.ForEachValid([&](std::span<const int64_t>, int64_t element, bool) {
-      use.elements = std::max(use.elements, element + 1);
-      return true;
-    });
-  }
-  std::vector<BufferUse> ordered;
-  for (const auto& [slot, use] : uses) ordered.push_back(use);
-  std::ranges::sort(ordered, {}, &BufferUse::slot);
-  return ordered;
 }
 
 }  // namespace beamd

@@ -73,15 +73,4 @@ Comparison CompareElement(const void* got, const EvalValue& want);
 Comparison CompareFloat(double got, const EvalValue& want);
 Comparison CompareInt(int64_t got, const EvalValue& want);
 
-// A buffer of a kernel: how it is used, and how many elements it has to have.
-struct BufferUse {
-  uint64_t slot = 0;
-  DType dtype;
-  int64_t elements = 0;  // what DEFINE_GLOBAL states, else the largest valid index + 1
-  bool loaded = false, stored = false;
-};
-// Ordered by slot. Where only enumerating more than 2^26 points would tell, `elements` is the bound
-// that is known, which is never too small.
-absl::StatusOr<std::vector<BufferUse>> BufferUses(UOp sink, const VariableValues& variables);
-
 }  // namespace beamd

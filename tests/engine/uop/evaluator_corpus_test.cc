@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "engine/uop/buffer_use.h"
 #include "engine/uop/evaluator.h"
 #include "engine/uop/wire.h"
 #include "tests/testing/corpus.h"

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "engine/uop/buffer_use.h"
 #include "engine/uop/text.h"
 #include "engine/uop/verify.h"
 

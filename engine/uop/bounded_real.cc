@@ -1,0 +1,201 @@
+#include "engine/uop/bounded_real.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+
+namespace beamd {
+
+double Unit(Scalar s) {
+  switch (s) {
+    case Scalar::kFloat16:
+      return 0x1p-11;
+    case Scalar::kBFloat16:
+      return 0x1p-8;
+    case Scalar::kFloat32:
+      return 0x1p-24;
+    default:
+      return 0x1p-53;
+  }
+}
+
+double SubnormalUnit(Scalar s) {
+  switch (s) {
+    case Scalar::kFloat16:
+      return 0x1p-25;
+    case Scalar::kBFloat16:
+      return 0x1p-134;
+    case Scalar::kFloat32:
+      return 0x1p-150;
+    default:
+      return 0;  // below what doubles hold
+  }
+}
+
+double MaxFinite(Scalar s) {
+  switch (s) {
+    case Scalar::kFloat16:
+      return 65504;
+    case Scalar::kBFloat16:
+      return 0x1.FEp127;
+    case Scalar::kFloat32:
+      return FLT_MAX;
+    default:
+      return DBL_MAX;
+  }
+}
+
+namespace {
+
+double Round(double v, Scalar s) {
+  return s == Scalar::kFloat32 ? static_cast<double>(static_cast<float>(v)) : RoundToFloat(v, s);
+}
+
+}  // namespace
+
+BoundedReal Settle(double exact, double propagated, double roundings, Scalar s,
+                   std::initializer_list<BoundedReal> operands) {
+  BoundedReal r{Round(exact, s), BoundedReal::kUnknown};
+  bool known = true, finite = true, precise = true;
+  for (const BoundedReal& o : operands) {
+    known &= o.e < BoundedReal::kUnknown;
+    finite &= std::isfinite(o.v);
+    precise &= o.e == 0;
+  }
+  if (!known) return r;
+  if (std::isfinite(r.v)) {
+    // u of a subnormal value is less than the rounding that an error before it can turn around.
+    const double unit = Unit(s) * std::abs(r.v);
+    const double rounding = propagated > 0 ? std::max(unit, SubnormalUnit(s)) : unit;
+    const double e = propagated + roundings * rounding;
+    r.e = e < BoundedReal::kUnknown ? e : BoundedReal::kUnknown;
+  } else if (!finite) {
+    r.e = 0;  // an infinite operand decides, whatever the others' errors
+  } else if (std::isfinite(exact)) {
+    // Too large for the dtype: certain if it would be with the error too.
+    const double e = propagated + roundings * Unit(s) * std::abs(exact);
+    r.e = std::abs(exact) - e > MaxFinite(s) ? 0 : BoundedReal::kUnknown;
+  } else {
+    r.e = precise ? 0 : BoundedReal::kUnknown;  // a pole, or outside of the domain
+  }
+  return r;
+}
+
+BoundedReal Add(BoundedReal a, BoundedReal b, Scalar s) {
+  return Settle(a.v + b.v, a.e + b.e, 1, s, {a, b});
+}
+
+BoundedReal Multiply(BoundedReal a, BoundedReal b, Scalar s) {
+  // An infinity times what may be zero or of either sign.
+  const auto flips = [](BoundedReal inf, BoundedReal x) {
+    return std::isinf(inf.v) && x.e > 0 && std::abs(x.v) <= x.e;
+  };
+  if (flips(a, b) || flips(b, a)) return {a.v * b.v, BoundedReal::kUnknown};
+  return Settle(a.v * b.v, std::abs(a.v) * b.e + std::abs(b.v) * a.e + a.e * b.e, 1, s, {a, b});
+}
+
+BoundedReal Reciprocal(BoundedReal a, Scalar s) {
+  const double e = a.e == 0 ? 0 : 2 * a.e / (a.v * a.v);
+  return Settle(1 / a.v, e, 1, s, {a});
+}
+
+BoundedReal Divide(BoundedReal a, BoundedReal b, Scalar s) {
+  const double r = 1 / b.v, re = b.e == 0 ? 0 : 2 * b.e / (b.v * b.v);
+  const double e =
+      (re == 0 ? 0 : std::abs(a.v) * re) + (a.e == 0 ? 0 : std::abs(r) * a.e + a.e * re);
+  return Settle(a.v / b.v, e, 1, s, {a, b});
+}
+
+BoundedReal SquareRoot(BoundedReal a, Scalar s) {
+  const double v = std::sqrt(a.v);
+  // NaN is certain only below what the error could lift to 0.
+  if (a.v < 0 && a.v + a.e >= 0) return {v, BoundedReal::kUnknown};
+  if (a.v < 0 && a.e < BoundedReal::kUnknown) return {v, 0};
+  return Settle(v, a.e == 0 ? 0 : a.e / v, 1, s, {a});
+}
+
+namespace {
+
+// f16 and bf16 are rounded from f32.
+double ThroughFloat(double v, Scalar s) {
+  return SizeBytes(s) == 2 ? static_cast<double>(static_cast<float>(v)) : v;
+}
+
+// `f` of a, in more than the precision of s.
+template <typename Function>
+double Precisely(Function f, double a, Scalar s) {
+  return s == Scalar::kFloat64 ? static_cast<double>(f(static_cast<long double>(a)))
+                               : ThroughFloat(f(a), s);
+}
+
+}  // namespace
+
+BoundedReal Exp2(BoundedReal a, Scalar s) {
+  const double v = Precisely([](auto x) { return std::exp2(x); }, a.v, s);
+  return Settle(v, a.e == 0 ? 0 : v * std::expm1(a.e * M_LN2), 4, s, {a});
+}
+
+BoundedReal Log2(BoundedReal a, Scalar s) {
+  const double v = Precisely([](auto x) { return std::log2(x); }, a.v, s);
+  // As for roots.
+  if (a.v < 0 && a.v + a.e >= 0) return {v, BoundedReal::kUnknown};
+  if (a.v < 0 && a.e < BoundedReal::kUnknown) return {v, 0};
+  return Settle(v, a.e == 0 ? 0 : 2.9 * a.e / std::abs(a.v), 4, s, {a});
+}
+
+BoundedReal Sine(BoundedReal a, Scalar s) {
+  const double v = Precisely([](auto x) { return std::sin(x); }, a.v, s);
+  return Settle(v, a.e + 1e-7, 4, s, {a});
+}
+
+BoundedReal Maximum(BoundedReal a, BoundedReal b) {
+  BoundedReal r{0, std::max(a.e, b.e)};
+  if (std::isnan(a.v) || std::isnan(b.v)) {
+    r.v = std::numeric_limits<double>::quiet_NaN();
+  } else if (a.v == b.v) {
+    r.v = std::signbit(a.v) ? b.v : a.v;  // +0 above -0
+  } else {
+    r.v = std::max(a.v, b.v);
+  }
+  if (!std::isfinite(r.v) && r.e < BoundedReal::kUnknown) r.e = 0;
+  return r;
+}
+
+bool ComparisonIsOpen(BoundedReal a, BoundedReal b) {
+  if (!(a.e < BoundedReal::kUnknown && b.e < BoundedReal::kUnknown)) return true;
+  if (a.e + b.e == 0 || std::isnan(a.v) || std::isnan(b.v)) return false;
+  return std::abs(a.v - b.v) <= a.e + b.e;
+}
+
+// SEMANTICS: truncates, saturates, NaN gives 0.
+int64_t Truncate(double v, Scalar s) {
+  if (s == Scalar::kBool) return v != 0 ? 1 : 0;
+  if (std::isnan(v)) return 0;
+  if (s == Scalar::kUint64) {
+    if (v >= 0x1p64) return -1;
+    return v <= 0 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(v));
+  }
+  const int64_t lo = MinInt(s), hi = MaxInt(s);
+  if (v <= static_cast<double>(lo)) return lo;
+  if (v >= static_cast<double>(hi)) return hi;
+  return static_cast<int64_t>(v);
+}
+
+bool TruncationIsOpen(BoundedReal a, Scalar to) {
+  if (!a.known()) return true;
+  if (to == Scalar::kBool) return a.e > 0 && std::abs(a.v) <= a.e;
+  return a.e > 0 && Truncate(a.v - a.e, to) != Truncate(a.v + a.e, to);
+}
+
+BoundedReal Convert(BoundedReal a, Scalar to) { return Settle(a.v, a.e, 1, to, {a}); }
+
+BoundedReal Convert(int64_t v, Scalar from, Scalar to) {
+  const auto u = static_cast<uint64_t>(v);
+  // To f32 one rounding, from all 64 bits.
+  double value = from == Scalar::kUint64 ? static_cast<double>(u) : static_cast<double>(v);
+  if (to == Scalar::kFloat32)
+    value = from == Scalar::kUint64 ? static_cast<float>(u) : static_cast<float>(v);
+  return Settle(value, 0, 1, to, {});
+}
+
+}  // namespace beamd
