@@ -155,7 +155,7 @@ std::string Describe(const std::vector<UOp>& leaves, const std::vector<int64_t>&
 class Expressions : public testing::TestWithParam<Scalar> {};
 
 TEST_P(Expressions, KeepTheirValueWhenSimplified) {
-  for (uint32_t seed = 0; seed < 4000; ++seed) {
+  for (uint32_t seed = 0; seed < 1500; ++seed) {
     UOpGraph graph;
     Generator draw(graph, seed, GetParam());
     const UOp before = seed % 3 == 0 ? draw.Bool(3) : draw.Int(4);
@@ -181,7 +181,7 @@ TEST_P(Expressions, KeepTheirValueWhenSimplified) {
 }
 
 TEST_P(Expressions, KeepTheirValueWhereTheConditionHolds) {
-  for (uint32_t seed = 0; seed < 2000; ++seed) {
+  for (uint32_t seed = 0; seed < 800; ++seed) {
     UOpGraph graph;
     Generator draw(graph, seed, GetParam());
     const UOp valid = draw.Clauses();
