@@ -29,7 +29,7 @@ struct MeasureOptions {
   bool partial = true;  // a part of a long kernel will do
   bool clear_cache = false;
   // Sampling ends, three rounds done, once it has taken this long altogether.
-  double bound_s = 0.25;
+  double bound_s = 0.1;
 };
 
 struct Measurement {

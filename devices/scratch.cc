@@ -37,13 +37,11 @@ uint16_t BFloatBits(float value) {
 }
 
 template <typename T, typename F>
-std::string Fill(int64_t count, uint32_t base, F value) {
-  std::string bytes(static_cast<size_t>(count) * sizeof(T), '\0');
-  T* out = reinterpret_cast<T*>(bytes.data());
+void Fill(void* out, int64_t count, uint32_t base, F value) {
+  T* elements = static_cast<T*>(out);
   for (int64_t i = 0; i < count; ++i) {
-    out[i] = static_cast<T>(value(Mix(static_cast<uint32_t>(i) + base)));
+    elements[i] = static_cast<T>(value(Mix(static_cast<uint32_t>(i) + base)));
   }
-  return bytes;
 }
 
 float Unit(uint32_t x) { return static_cast<float>(x >> 8) * 0x1p-23F - 1.0F; }
@@ -52,67 +50,90 @@ uint32_t Unsigned(uint32_t x) { return x % 201; }
 
 }  // namespace
 
-std::string SeededValues(Scalar scalar, int64_t count, int32_t slot, uint64_t seed) {
+void FillSeeded(Scalar scalar, int64_t count, int32_t slot, uint64_t seed, void* out) {
   const uint32_t base = Mix(static_cast<uint32_t>(seed) ^ Mix(static_cast<uint32_t>(seed >> 32)) ^
                             Mix(static_cast<uint32_t>(slot) * 0x9E3779B9U));
   switch (scalar) {
     case Scalar::kVoid:
-      return {};
+      return;
     case Scalar::kBool:
-      return Fill<uint8_t>(count, base, [](uint32_t x) { return x & 1; });
+      return Fill<uint8_t>(out, count, base, [](uint32_t x) { return x & 1; });
     case Scalar::kInt8:
-      return Fill<int8_t>(count, base, Signed);
+      return Fill<int8_t>(out, count, base, Signed);
     case Scalar::kUint8:
-      return Fill<uint8_t>(count, base, Unsigned);
+      return Fill<uint8_t>(out, count, base, Unsigned);
     case Scalar::kInt16:
-      return Fill<int16_t>(count, base, Signed);
+      return Fill<int16_t>(out, count, base, Signed);
     case Scalar::kUint16:
-      return Fill<uint16_t>(count, base, Unsigned);
+      return Fill<uint16_t>(out, count, base, Unsigned);
     case Scalar::kInt32:
-      return Fill<int32_t>(count, base, Signed);
+      return Fill<int32_t>(out, count, base, Signed);
     case Scalar::kUint32:
-      return Fill<uint32_t>(count, base, Unsigned);
+      return Fill<uint32_t>(out, count, base, Unsigned);
     case Scalar::kInt64:
-      return Fill<int64_t>(count, base, Signed);
+      return Fill<int64_t>(out, count, base, Signed);
     case Scalar::kUint64:
-      return Fill<uint64_t>(count, base, Unsigned);
+      return Fill<uint64_t>(out, count, base, Unsigned);
     case Scalar::kFloat16:
-      return Fill<uint16_t>(count, base, [](uint32_t x) { return HalfBits(Unit(x)); });
+      return Fill<uint16_t>(out, count, base, [](uint32_t x) { return HalfBits(Unit(x)); });
     case Scalar::kBFloat16:
-      return Fill<uint16_t>(count, base, [](uint32_t x) { return BFloatBits(Unit(x)); });
+      return Fill<uint16_t>(out, count, base, [](uint32_t x) { return BFloatBits(Unit(x)); });
     case Scalar::kFloat32:
-      return Fill<float>(count, base, Unit);
+      return Fill<float>(out, count, base, Unit);
     case Scalar::kFloat64:
-      return Fill<double>(count, base, Unit);
+      return Fill<double>(out, count, base, Unit);
   }
-  return {};
 }
 
 absl::StatusOr<ScratchBuffers> ScratchBuffers::Create(Device& device,
                                                       std::span<const KernelImage::Buffer> buffers,
                                                       uint64_t seed) {
   ScratchBuffers scratch;
-  for (const KernelImage::Buffer& use : buffers) {
-    const size_t size = static_cast<size_t>(use.size_elements) * SizeBytes(use.scalar);
+  scratch.seed_ = seed;
+  scratch.uses_.assign(buffers.begin(), buffers.end());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const size_t size = scratch.SizeOf(i);
     BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer, device.Allocate(size + kGuardBytes));
     const std::string guard(kGuardBytes, static_cast<char>(kGuard));
     BEAMD_RETURN_IF_ERROR(buffer->Write(size, std::as_bytes(std::span(guard))));
-    std::string initial = use.written && !use.read
-                              ? std::string(size, '\xFF')
-                              : SeededValues(use.scalar, use.size_elements, use.slot, seed);
-    BEAMD_RETURN_IF_ERROR(buffer->Write(0, std::as_bytes(std::span(initial))));
-    scratch.uses_.push_back(use);
     scratch.pointers_.push_back(buffer.get());
     scratch.buffers_.push_back(std::move(buffer));
-    scratch.initial_.push_back(std::move(initial));
+    BEAMD_RETURN_IF_ERROR(scratch.Restore(i));
   }
   return scratch;
 }
 
+size_t ScratchBuffers::SizeOf(size_t i) const {
+  return static_cast<size_t>(uses_[i].size_elements) * SizeBytes(uses_[i].scalar);
+}
+
+void ScratchBuffers::FillInitial(size_t i, void* out) const {
+  const KernelImage::Buffer& use = uses_[i];
+  if (use.written && !use.read) {
+    std::memset(out, 0xFF, SizeOf(i));
+  } else {
+    FillSeeded(use.scalar, use.size_elements, use.slot, seed_, out);
+  }
+}
+
+std::string ScratchBuffers::Initial(size_t i) const {
+  std::string initial(SizeOf(i), '\0');
+  FillInitial(i, initial.data());
+  return initial;
+}
+
+absl::Status ScratchBuffers::Restore(size_t i) {
+  if (void* const memory = buffers_[i]->mapped(); memory != nullptr) {
+    FillInitial(i, memory);
+    return absl::OkStatus();
+  }
+  const std::string initial = Initial(i);
+  return buffers_[i]->Write(0, std::as_bytes(std::span(initial)));
+}
+
 absl::Status ScratchBuffers::Reset() {
   for (size_t i = 0; i < uses_.size(); ++i) {
-    if (!uses_[i].written) continue;
-    BEAMD_RETURN_IF_ERROR(buffers_[i]->Write(0, std::as_bytes(std::span(initial_[i]))));
+    if (uses_[i].written) BEAMD_RETURN_IF_ERROR(Restore(i));
   }
   return absl::OkStatus();
 }
@@ -120,8 +141,7 @@ absl::Status ScratchBuffers::Reset() {
 absl::Status ScratchBuffers::CheckGuards() const {
   for (size_t i = 0; i < uses_.size(); ++i) {
     std::string guard(kGuardBytes, '\0');
-    BEAMD_RETURN_IF_ERROR(
-        buffers_[i]->Read(initial_[i].size(), std::as_writable_bytes(std::span(guard))));
+    BEAMD_RETURN_IF_ERROR(buffers_[i]->Read(SizeOf(i), std::as_writable_bytes(std::span(guard))));
     if (guard.find_first_not_of(static_cast<char>(kGuard)) != std::string::npos) {
       return absl::OutOfRangeError(absl::StrCat("wrote behind the end of slot ", uses_[i].slot));
     }
@@ -130,9 +150,15 @@ absl::Status ScratchBuffers::CheckGuards() const {
 }
 
 absl::StatusOr<std::string> ScratchBuffers::Content(size_t i) const {
-  std::string content(initial_[i].size(), '\0');
+  std::string content(SizeOf(i), '\0');
   BEAMD_RETURN_IF_ERROR(buffers_[i]->Read(0, std::as_writable_bytes(std::span(content))));
   return content;
+}
+
+absl::StatusOr<const void*> ScratchBuffers::View(size_t i, std::string& storage) const {
+  if (const void* const memory = buffers_[i]->mapped(); memory != nullptr) return memory;
+  BEAMD_ASSIGN_OR_RETURN(storage, Content(i));
+  return storage.data();
 }
 
 }  // namespace beamd

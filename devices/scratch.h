@@ -13,9 +13,9 @@
 
 namespace beamd {
 
-// `count` elements of `scalar` as bytes: floats in [-1, 1) on a grid of 2^-23 (so none is denormal), integers in
+// Writes `count` elements of `scalar` to `out`: floats in [-1, 1) on a grid of 2^-23 (so none is denormal), integers in
 // [-100, 100] or [0, 200], bool 0 or 1; a function of seed, slot and place alone.
-std::string SeededValues(Scalar scalar, int64_t count, int32_t slot, uint64_t seed);
+void FillSeeded(Scalar scalar, int64_t count, int32_t slot, uint64_t seed, void* out);
 
 // Not thread-safe. The device must outlive it.
 class ScratchBuffers {
@@ -33,18 +33,24 @@ class ScratchBuffers {
   // Puts back what written buffers held at first: seeded values where the kernel reads them too, else a pattern
   // that no kernel stores by accident (every bit set: NaN, -1).
   absl::Status Reset();
-  // What buffer i held at first.
-  const std::string& initial(size_t i) const { return initial_[i]; }
+  // What buffer i held at first: all of its elements, made anew.
+  std::string Initial(size_t i) const;
   // OutOfRange naming the slot if something was written behind a buffer's end.
   absl::Status CheckGuards() const;
   // The elements of buffer i as they are now.
   absl::StatusOr<std::string> Content(size_t i) const;
+  // The same without a copy where the host reaches the memory: valid until the buffer changes. Else `storage` holds it.
+  absl::StatusOr<const void*> View(size_t i, std::string& storage) const;
 
  private:
+  size_t SizeOf(size_t i) const;
+  void FillInitial(size_t i, void* out) const;
+  absl::Status Restore(size_t i);
+
   std::vector<KernelImage::Buffer> uses_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   std::vector<Buffer*> pointers_;
-  std::vector<std::string> initial_;
+  uint64_t seed_ = 0;
 };
 
 }  // namespace beamd

@@ -27,7 +27,7 @@ struct OutputResult {
 
 struct OutputCheckOptions {
   uint64_t seed = 0;
-  double work = 4e6;  // nodes times points that the evaluator may spend an output
+  double work = 1.5e6;  // nodes times points that the evaluator may spend an output
   double least_work =
       4e8;  // what one element may cost where no reference stands in; costlier ones are not looked at
   int64_t most_samples = 256;

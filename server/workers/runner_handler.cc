@@ -199,18 +199,21 @@ void RunnerHandler::Verify(const internal::VerifyRequest& request, internal::Ver
   }
 
   EvalInputs inputs;
-  std::vector<std::string> got(image.buffers.size());
+  std::vector<std::string> initial(image.buffers.size()), storage(image.buffers.size());
   std::vector<OutputResult> outputs;
   for (size_t i = 0; i < image.buffers.size(); ++i) {
     const KernelImage::Buffer& b = image.buffers[i];
-    inputs.buffers[static_cast<uint64_t>(b.slot)] = {(*scratch)->initial(i).data(), b.size_elements,
-                                                     b.scalar};
-    if (!b.written) continue;
-    absl::StatusOr<std::string> content = (*scratch)->Content(i);
-    if (!content.ok()) return answer(Failure::kRunCrash, std::string(content.status().message()));
-    got[i] = *std::move(content);
-    outputs.push_back({static_cast<uint64_t>(b.slot), b.scalar, b.size_elements, got[i].data(),
-                       has_reference ? reference[i].data() : nullptr});
+    const auto slot = static_cast<uint64_t>(b.slot);
+    const absl::StatusOr<const void*> now = (*scratch)->View(i, storage[i]);
+    if (!now.ok()) return answer(Failure::kRunCrash, std::string(now.status().message()));
+    if (!b.written) {
+      inputs.buffers[slot] = {*now, b.size_elements, b.scalar};
+      continue;
+    }
+    initial[i] = (*scratch)->Initial(i);
+    inputs.buffers[slot] = {initial[i].data(), b.size_elements, b.scalar};
+    outputs.push_back(
+        {slot, b.scalar, b.size_elements, *now, has_reference ? reference[i].data() : nullptr});
   }
   const std::vector<int64_t> values = MiddleValues(image);
   for (size_t i = 0; i < values.size(); ++i) inputs.variables[image.variables[i].name] = values[i];
