@@ -4,8 +4,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "engine/base/status.h"
+#include "engine/lower/pipeline.h"
 #include "engine/search/pipeline.h"
 #include "engine/uop/wire.h"
 #include "server/workers/codec.h"
@@ -98,13 +100,19 @@ absl::Status CompileHandler::Show(const internal::ShowRequest& request,
   Kernel kernel = *context->second->kernel;
   if (request.heuristic()) {
     kernel = HandCodedOptimizations(kernel);
-  } else {
-    BEAMD_RETURN_IF_ERROR(kernel.ApplyAll(FromWire(request.opts())));
+  } else if (const absl::Status status = kernel.ApplyAll(FromWire(request.opts())); !status.ok()) {
+    // Here the list is the client's, and so is the mistake.
+    return absl::InvalidArgumentError(status.message());
   }
   BEAMD_ASSIGN_OR_RETURN(KernelCompiler* const compiler, CompilerFor(context->second->caps));
   CompileOptions options;
   options.dump = request.pass();
   BEAMD_ASSIGN_OR_RETURN(const CompileResult result, compiler->Compile(kernel, options));
+  if (result.dump.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("no pass \"", request.pass(), "\"; there are ",
+                                                   absl::StrJoin(LowerPassNames(), ", "),
+                                                   ", ir, opt, asm"));
+  }
   reply.set_text(result.dump);
   *reply.mutable_opts() = ToWire(kernel.applied_opts());
   reply.set_uop_count(result.image.uop_count);

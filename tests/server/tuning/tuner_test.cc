@@ -79,6 +79,7 @@ class TunerTest : public ::testing::Test {
     job.progress(progress);
     v1::Record record;
     record.set_best_s(0.5);
+    record.mutable_verification()->set_verified(verifies_);
     record.set_end(v1::SEARCH_END_CONVERGED);
     while (!released_ && !pipeline.cancelled()) {
       if (absl::Now() > job.deadline) {
@@ -116,6 +117,7 @@ class TunerTest : public ::testing::Test {
       testing::TempDir(), "tuner.", testing::UnitTest::GetInstance()->current_test_info()->name());
   std::atomic<bool> released_ = false;
   std::atomic<bool> fails_ = false;
+  std::atomic<bool> verifies_ = true;
   std::atomic<int> searches_ = 0;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Tuner> tuner_;
@@ -213,13 +215,32 @@ TEST_F(TunerTest, JobsThatAnEarlierDaemonLeftAreMarked) {
   EXPECT_TRUE(store_->UnfinishedJobs()->empty());
 }
 
-TEST_F(TunerTest, TheBudgetCountsFromTheAcceptedRequest) {
+TEST_F(TunerTest, ABudgetEndsTheSearchWithItsBest) {
   v1::TuneRequest request = Request();
   request.mutable_budget()->set_nanos(20'000'000);
   const absl::StatusOr<v1::TuneResult> result = End(Tune(request).watch->job());
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->record().end(), v1::SEARCH_END_BUDGET);
   EXPECT_TRUE(result->persisted());
+}
+
+TEST_F(TunerTest, WhatABudgetCutShortBeforeItWasCheckedIsNotStored) {
+  verifies_ = false;
+  v1::TuneRequest request = Request();
+  request.mutable_budget()->set_nanos(20'000'000);
+  EXPECT_FALSE(End(Tune(request).watch->job())->persisted());
+  EXPECT_TRUE(store_->ListRecords(std::nullopt, 10)->empty());
+}
+
+TEST_F(TunerTest, TheBudgetCountsRunningNotQueueing) {
+  const Tuner::Answer running = Tune(Request(1));
+  AwaitSearches(1);
+  v1::TuneRequest request = Request(2);
+  request.mutable_budget()->set_nanos(200'000'000);
+  const Tuner::Answer queued = Tune(request);
+  absl::SleepFor(absl::Milliseconds(250));
+  released_ = true;
+  EXPECT_EQ(End(queued.watch->job())->record().end(), v1::SEARCH_END_CONVERGED);
 }
 
 TEST_F(TunerTest, RefreshSearchesAgainAndWritesTheNextGeneration) {
