@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Names every include that climbs the order of folders or reaches for a library its folder may not see, and every
-folder of sources without README.md or BUILD.bazel."""
+"""Names every include that climbs the order of folders or reaches for a library its folder may not see, every folder
+of sources without README.md or BUILD.bazel, and every file that a README names and that isn't there."""
 
 import os
 import re
@@ -53,6 +53,9 @@ LIBRARIES = (
 SOURCE = re.compile(r"\.(cc|h|py|sh|proto|def)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 PROTO_IMPORT = re.compile(r'^\s*import\s+(?:public\s+)?(")([^"]+)"', re.MULTILINE)
+
+# `print.h` or `server/store/store.{h,cc}` in a README.
+NAMED_FILE = re.compile(r"`([\w./-]+)\.(?:(h|cc|proto|sh|json|txt|bzl)|\{([\w,]+)\})`")
 
 
 def layer_of(path):
@@ -134,6 +137,15 @@ def example_faults():
                 path, header, "no fault" if allowed else "a fault", faults)
 
 
+def readme_faults(root, folder, text):
+    """Yields the files that the README `text` of `folder` names, from there or from the root, and that aren't there."""
+    for stem, extension, extensions in NAMED_FILE.findall(text):
+        for one in [extension] if extension else extensions.split(","):
+            name = "{}.{}".format(stem, one)
+            if not any(os.path.exists(os.path.join(root, base, name)) for base in (folder, "")):
+                yield "{}: names {}, which isn't there".format(os.path.join(folder, "README.md"), name)
+
+
 def tree_faults(root):
     """Yields what is wrong in the source tree at `root`, and must find something to read."""
     files = 0
@@ -145,6 +157,9 @@ def tree_faults(root):
                 for wanted in ("README.md", "BUILD.bazel"):
                     if wanted not in names:
                         yield "{}: has no {}".format(relative, wanted)
+            if "README.md" in names:
+                with open(os.path.join(folder, "README.md"), encoding="utf-8") as file:
+                    yield from readme_faults(root, relative, file.read())
             for name in sorted(sources):
                 if name.endswith((".cc", ".h", ".proto", ".def")):
                     files += 1

@@ -2,7 +2,7 @@
 
 DIRECTORY holds `cases` (suite, name, outcome; tab-separated) and Bazel's build event files `*.json`, a suite each.
 A test target counts by the cases in its test.xml; one that didn't build, or ended without naming a failed case, is
-one failed case. Prints what failed and why cases were skipped, a line a suite, and the total last.
+one failed case; one that its suite's time limit cut off is one skipped case. Prints what failed and why cases were skipped, a line a suite, and the total last.
 """
 
 import collections
@@ -35,10 +35,17 @@ def event_cases(path):
     """Yields (target and case, outcome, reason) of a build event file."""
     attempts = {}  # of a target's shard, the last
     unbuilt = []
+    cut_off = {}
     for line in path.read_text().splitlines():
         event = json.loads(line)
         ident = event["id"]
-        if "testResult" in ident:
+        if event.get("aborted", {}).get("reason") == "USER_INTERRUPTED":
+            for kind in ("testResult", "targetCompleted"):
+                if kind in ident:
+                    cut_off[ident[kind]["label"]] = True
+            if "pattern" in ident:
+                cut_off[" ".join(ident["pattern"]["pattern"])] = True
+        elif "testResult" in ident:
             key = ident["testResult"]
             attempts[key["label"], key.get("shard", 1), key.get("run", 1)] = event.get("testResult")
         elif "targetCompleted" in ident and not event.get("completed", {}).get("success"):
@@ -47,6 +54,8 @@ def event_cases(path):
             unbuilt.append(" ".join(ident["pattern"]["pattern"]))
     for label in unbuilt:
         yield label, "failed", "didn't build"
+    for label in cut_off:
+        yield label, "skipped", "out of time"
     for (label, _, _), result in attempts.items():
         if result is None:
             yield label, "failed", "didn't run"
