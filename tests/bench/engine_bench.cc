@@ -18,6 +18,7 @@
 #include "absl/flags/parse.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/status.h"
 #include "engine/kernel/kernel.h"
 #include "engine/llvm/emit.h"
 #include "engine/llvm/host.h"

@@ -24,10 +24,10 @@
 #include "absl/strings/str_split.h"
 #include "devices/measure.h"
 #include "devices/registry.h"
+#include "engine/base/status.h"
 #include "engine/kernel/kernel.h"
 #include "engine/llvm/compiler.h"
 #include "engine/uop/wire.h"
-#include "google/protobuf/util/json_util.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/beamd/v1/tuning.grpc.pb.h"
 #include "server/workers/codec.h"
@@ -145,7 +145,7 @@ int Main() {
   const std::string corpus = absl::GetFlag(FLAGS_corpus);
   std::map<std::string, v1::Graph> hot;
   const absl::StatusOr<std::vector<testing::CorpusKernel>> kernels =
-      testing::ReadCorpusKernels(corpus + "/hot.jsonl.gz");
+      testing::ReadCorpusKernels(corpus, {"hot.jsonl.gz"});
   if (!kernels.ok()) {
     std::fprintf(stderr, "search_bench: %s\n", kernels.status().ToString().c_str());
     return 2;
