@@ -1,0 +1,43 @@
+#include "server/tuning/parse_kernel.h"
+
+#include "engine/base/error_detail.h"
+#include "gtest/gtest.h"
+#include "tests/testing/daemon.h"
+
+namespace beamd {
+namespace {
+
+TEST(ParseKernel, GivesOneKernelToGraphsThatDifferInNodeOrderOnly) {
+  const v1::Graph graph = testing::AddKernel(64);
+  v1::Graph other = graph;
+  // The buffers that are read change places, and the users with them.
+  other.mutable_nodes(2)->set_int_arg(2);
+  other.mutable_nodes(4)->set_int_arg(1);
+  other.mutable_nodes(6)->set_src(0, 5);
+  other.mutable_nodes(6)->set_src(1, 3);
+  const absl::StatusOr<ParsedKernel> a = ParseKernel(graph);
+  const absl::StatusOr<ParsedKernel> b = ParseKernel(other);
+  ASSERT_TRUE(a.ok()) << a.status();
+  ASSERT_TRUE(b.ok()) << b.status();
+  EXPECT_EQ(a->hash, b->hash);
+  EXPECT_EQ(a->canonical.SerializeAsString(), b->canonical.SerializeAsString());
+  EXPECT_NE(a->hash, ParseKernel(testing::AddKernel(65))->hash);
+}
+
+TEST(ParseKernel, TheCanonicalFormIsItsOwn) {
+  const absl::StatusOr<ParsedKernel> once = ParseKernel(testing::MatmulKernel(16));
+  ASSERT_TRUE(once.ok()) << once.status();
+  const absl::StatusOr<ParsedKernel> twice = ParseKernel(once->canonical);
+  ASSERT_TRUE(twice.ok()) << twice.status();
+  EXPECT_EQ(once->hash, twice->hash);
+  EXPECT_EQ(once->canonical.SerializeAsString(), twice->canonical.SerializeAsString());
+}
+
+TEST(ParseKernel, NamesTheNodeAsTheClientWroteIt) {
+  v1::Graph graph = testing::AddKernel(64);
+  graph.mutable_nodes(6)->mutable_dtype()->set_scalar(v1::SCALAR_INT32);
+  EXPECT_EQ(GetErrorDetail(ParseKernel(graph).status())->node, 6);
+}
+
+}  // namespace
+}  // namespace beamd
