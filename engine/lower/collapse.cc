@@ -1,6 +1,8 @@
 #include "engine/lower/collapse.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -75,11 +77,18 @@ bool Narrow(UOp clause, UOp range, Interval& interval) {
   return true;
 }
 
+// How many equal terms one product can stand for: where `scalar` holds the count.
+int64_t MostTerms(Scalar scalar) {
+  return scalar == Scalar::kFloat16 ? 65504 : std::numeric_limits<int64_t>::max();
+}
+
 // The sum of `value` over `range`, without the range; null where it takes the loop.
 UOp Summed(UOp value, UOp range) {
   const UOp extent = range.src(0);
   if (!DependsOn(value, range)) {
-    if (!extent.is_const()) return nullptr;
+    // No terms at all make 0, also of an infinity.
+    if (!extent.is_const() || extent.int_value() < 1) return nullptr;
+    if (extent.int_value() > MostTerms(value.scalar())) return nullptr;
     return value * Cast(extent, value.dtype());
   }
   if (!value.is(Op::kWhere) || value.src(0).lanes() != 1) return nullptr;
@@ -99,36 +108,58 @@ UOp Summed(UOp value, UOp range) {
   if (interval.always) count = Where(interval.always, count, count.ConstLike(0));
   count = Simplify(count);
   const DType dtype = value.dtype();
+  if (BoundsOf(count).max > MostTerms(value.scalar())) return nullptr;
   if (!IsFloat(value.scalar())) {
     return then * Cast(count, dtype) + otherwise * Cast(extent - count, dtype);
   }
   return Where(count.ConstLike(0) < count, then * Cast(count, dtype), otherwise);
 }
 
+bool IsLoop(UOp range) { return range.data<RangeArg>().kind == RangeArg::Kind::kReduce; }
+
+bool IsSum(UOp u) { return u.is(Op::kReduce) && u.data<ReduceArg>().op == Op::kAdd; }
+
+// The sum of src[0] over the ranges behind it, which `sum` is. `shares_loops`: another reduction runs in
+// them too, so that they are all left or all gone.
+UOp Collapsed(UOp sum, const std::vector<UOp>& src, bool shares_loops) {
+  std::vector<UOp> left = {src[0]};
+  bool loops_left = false, loops_gone = false;
+  for (size_t i = 1; i < src.size(); ++i) {
+    if (IsLoop(src[i])) {
+      if (const UOp summed = Summed(left[0], src[i])) {
+        left[0] = summed;
+        loops_gone = true;
+        continue;
+      }
+      loops_left = true;
+    }
+    left.push_back(src[i]);
+  }
+  if (left.size() == 1) return left[0];
+  return sum.WithSrc(loops_left && loops_gone && shares_loops ? src : left);
+}
+
 }  // namespace
 
 UOp CollapseLoops(UOp sink) {
   const std::vector<UOp> order = Toposort(sink);
-  const bool any = std::any_of(order.begin(), order.end(), [](UOp u) {
-    return u.is(Op::kReduce) && u.data<ReduceArg>().op == Op::kAdd;
-  });
-  if (!any) return sink;
+  if (std::none_of(order.begin(), order.end(), IsSum)) return sink;
+  // Reductions of one stage have their ranges in common.
+  std::map<int32_t, int> reductions;
+  const auto stage_of = [](UOp reduce) { return reduce.src(1).data<RangeArg>().stage; };
+  for (const UOp u : order) {
+    if (u.is(Op::kReduce)) ++reductions[stage_of(u)];
+  }
   std::vector<UOp> done(sink.graph().size());
   std::vector<UOp> src;
   for (const UOp u : order) {
     src.clear();
     for (const UOp s : u.src()) src.push_back(done[s.id()]);
-    if (u.is(Op::kReduce) && u.data<ReduceArg>().op == Op::kAdd) {
-      std::erase_if(src, [&](UOp s) {
-        if (!s.is(Op::kRange) || s.data<RangeArg>().kind != RangeArg::Kind::kReduce) return false;
-        const UOp summed = Summed(src[0], s);
-        if (summed) src[0] = summed;
-        return static_cast<bool>(summed);
-      });
-      done[u.id()] = src.size() == 1 ? src[0] : u.WithSrc(src);
-      continue;
+    if (IsSum(u)) {
+      done[u.id()] = Collapsed(u, src, reductions[stage_of(u)] > 1);
+    } else {
+      done[u.id()] = std::ranges::equal(src, u.src()) ? u : u.WithSrc(src);
     }
-    done[u.id()] = std::ranges::equal(src, u.src()) ? u : u.WithSrc(src);
   }
   return done[sink.id()];
 }
