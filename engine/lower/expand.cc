@@ -139,9 +139,14 @@ class Expander {
  private:
   // ---- copies and digits ----
 
+  // Saturates.
   int64_t CountOf(RangeMask mask) const {
     int64_t count = 1;
-    for (RangeMask m = mask; m != 0; m &= m - 1) count *= a_.extents[std::countr_zero(m)];
+    for (RangeMask m = mask; m != 0; m &= m - 1) {
+      if (__builtin_mul_overflow(count, a_.extents[std::countr_zero(m)], &count)) {
+        return std::numeric_limits<int64_t>::max();
+      }
+    }
     return count;
   }
   void SetDigits(RangeMask mask, int64_t copy, Digits& digits) const {
@@ -411,6 +416,7 @@ class Expander {
     }
     // The ranges whose digits together count 0 .. n-1 elements.
     const RangeMask others = a_.DepsOf(u) & ~lanes_.mask;
+    if (CountOf(others) > max_nodes_) return false;
     std::vector<int> across;
     int64_t width = 1;
     for (bool grown = true; grown && width < n;) {
@@ -457,8 +463,13 @@ class Expander {
     const UOp address = u.src(0), value = u.src(1);
     const Access& access = a_.accesses.at(address);
     const RangeMask mask = a_.DepsOf(u) & ~lanes_.mask;
+    const int64_t count = CountOf(mask);
+    if (count > max_nodes_) {
+      max_nodes_ = -1;
+      return;
+    }
     Digits digits{};
-    for (int64_t i = 0; i < CountOf(mask); ++i) {
+    for (int64_t i = 0; i < count; ++i) {
       SetDigits(mask, i, digits);
       const UOp valid = ValidAt(address, digits);
       if (Never(valid)) continue;
