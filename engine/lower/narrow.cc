@@ -22,7 +22,8 @@ bool FitsInt32(Bounds b) {
 
 class Narrower {
  public:
-  explicit Narrower(UOp sink) : g_(sink.graph()), order_(Toposort(sink)), fits_(g_.size()) {}
+  explicit Narrower(UOp sink)
+      : g_(sink.graph()), order_(Toposort(sink)), fits_(g_.size()), range_(g_.size()) {}
 
   UOp Run() {
     for (const UOp u : order_) fits_[u.id()] = Fits(u);
@@ -52,49 +53,39 @@ class Narrower {
   // Itself and all that it is computed from.
   bool Fits(UOp u) {
     if (u.scalar() != Scalar::kInt64 || !u.is(kIndexOps | kLeaves)) return false;
-    if (u.is(Op::kVConst)) {
-      for (const int64_t lane : u.data<LanesArg>().lanes) {
-        if (!FitsInt32({lane, lane})) return false;
-      }
-      return true;
-    }
     if (!u.is(kLeaves)) {
       for (const UOp s : u.src()) {
         if (!fits_[s.id()]) return false;
       }
     }
-    // A vector's bounds are those of its parts, which fit.
-    if (u.is(Op::kVectorize | Op::kGep)) return true;
-    if (u.lanes() > 1 && !u.is_const()) return FitsInt32(VectorBounds(u));
-    return FitsInt32(bounds_.Of(u));
+    const bool scalar = u.is_const() || (u.lanes() == 1 && !u.is(Op::kGep));
+    range_[u.id()] = scalar ? bounds_.Of(u) : VectorBounds(u);
+    return FitsInt32(range_[u.id()]);
   }
 
-  // Interval arithmetic a lane at a time; Of() answers for scalars.
-  Bounds VectorBounds(UOp u) {
+  // Of all lanes together, from those of the operands. They fit 32 bits, so nothing here overflows 64.
+  Bounds VectorBounds(UOp u) const {
     if (u.is(Op::kVConst)) {
       const auto [lo, hi] = std::ranges::minmax_element(u.data<LanesArg>().lanes);
       return {*lo, *hi};
     }
+    const Bounds a = range_[u.src(0).id()];
+    if (u.is(Op::kGep)) return a;
     if (u.is(Op::kVectorize)) {
-      Bounds b = VectorBounds(u.src(0));
+      Bounds all = a;
       for (const UOp s : u.src()) {
-        const Bounds of = VectorBounds(s);
-        b = {std::min(b.min, of.min), std::max(b.max, of.max)};
+        const Bounds b = range_[s.id()];
+        all = {std::min(all.min, b.min), std::max(all.max, b.max)};
       }
-      return b;
+      return all;
     }
-    if (u.lanes() == 1 || u.is_const()) return bounds_.Of(u);
-    if (!u.is(Op::kAdd | Op::kMul)) {
-      return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+    if (u.is(Op::kAdd | Op::kMul)) {
+      const Bounds b = range_[u.src(1).id()];
+      if (u.is(Op::kAdd)) return {a.min + b.min, a.max + b.max};
+      const int64_t corners[] = {a.min * b.min, a.min * b.max, a.max * b.min, a.max * b.max};
+      return {*std::ranges::min_element(corners), *std::ranges::max_element(corners)};
     }
-    // Operands fit 32 bits, so nothing here overflows 64.
-    const Bounds a = VectorBounds(u.src(0)), b = VectorBounds(u.src(1));
-    if (!FitsInt32(a) || !FitsInt32(b)) {
-      return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
-    }
-    if (u.is(Op::kAdd)) return {a.min + b.min, a.max + b.max};
-    const int64_t corners[] = {a.min * b.min, a.min * b.max, a.max * b.min, a.max * b.max};
-    return {*std::ranges::min_element(corners), *std::ranges::max_element(corners)};
+    return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
   }
 
   // Operands come first, so theirs are there; only a chain of single nodes can be met again.
@@ -129,6 +120,7 @@ class Narrower {
   UOpGraph& g_;
   const std::vector<UOp> order_;
   std::vector<bool> fits_;
+  std::vector<Bounds> range_;  // of those that the bounds decide
   std::vector<UOp> wide_, narrow_;
   BoundsTable bounds_;
 };
