@@ -88,7 +88,11 @@ absl::StatusOr<LinearProgram> Lower(const Kernel& kernel, UOpGraph& graph,
   BEAMD_RETURN_IF_ERROR(run(
       "index", [&] { return LowerIndexing(sink); }, sink));
   BEAMD_RETURN_IF_ERROR(run(
+      "collapse", [&] { return Ok(CollapseLoops(sink)); }, sink));
+  BEAMD_RETURN_IF_ERROR(run(
       "expand", [&] { return Expand(sink, kernel.caps(), max_nodes); }, sink));
+  BEAMD_RETURN_IF_ERROR(run(
+      "narrow", [&] { return Ok(NarrowIndices(sink)); }, sink));
   BEAMD_RETURN_IF_ERROR(run(
       "linear", [&] { return Linearize(sink); }, program));
 
