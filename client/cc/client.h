@@ -25,22 +25,29 @@ class Client {
  public:
   // "127.0.0.1:7070". Connects on the first call, which is Unavailable where nobody listens.
   static std::unique_ptr<Client> Create(const std::string& address);
-  virtual ~Client() = default;
+  ~Client();
 
-  // Returns with the result; `event` is called on this thread for what comes before it. False ends
-  // the call: Cancelled.
-  virtual absl::StatusOr<v1::TuneResult> Tune(
-      const v1::TuneRequest& request, const std::function<bool(const v1::TuneEvent&)>& event,
-      const CallOptions& options = {}) = 0;
-  virtual absl::StatusOr<v1::LookupResponse> Lookup(const v1::LookupRequest& request,
-                                                    const CallOptions& options = {}) = 0;
-  virtual absl::StatusOr<v1::ListRecordsResponse> ListRecords(const v1::ListRecordsRequest& request,
-                                                              const CallOptions& options = {}) = 0;
-  virtual absl::StatusOr<v1::GetRecordResponse> GetRecord(const v1::GetRecordRequest& request,
-                                                          const CallOptions& options = {}) = 0;
-  virtual absl::StatusOr<v1::ListDevicesResponse> ListDevices(const CallOptions& options = {}) = 0;
-  virtual absl::StatusOr<v1::ShowResponse> Show(const v1::ShowRequest& request,
-                                                const CallOptions& options = {}) = 0;
+  // Returns with the result; `on_event` is called on this thread for what comes before it. False
+  // ends the call: Cancelled.
+  absl::StatusOr<v1::TuneResult> Tune(const v1::TuneRequest& request,
+                                      const std::function<bool(const v1::TuneEvent&)>& on_event,
+                                      const CallOptions& options = {});
+  absl::StatusOr<v1::LookupResponse> Lookup(const v1::LookupRequest& request,
+                                            const CallOptions& options = {});
+  absl::StatusOr<v1::ListRecordsResponse> ListRecords(const v1::ListRecordsRequest& request,
+                                                      const CallOptions& options = {});
+  absl::StatusOr<v1::GetRecordResponse> GetRecord(const v1::GetRecordRequest& request,
+                                                  const CallOptions& options = {});
+  absl::StatusOr<v1::ListDevicesResponse> ListDevices(const CallOptions& options = {});
+  absl::StatusOr<v1::ShowResponse> Show(const v1::ShowRequest& request,
+                                        const CallOptions& options = {});
+
+ private:
+  struct Stubs;
+
+  explicit Client(std::unique_ptr<Stubs> stubs);
+
+  const std::unique_ptr<Stubs> stubs_;
 };
 
 }  // namespace beamd
