@@ -123,10 +123,13 @@ ProcessPipeline::ProcessPipeline(Supervisor& supervisor,
       owner_(supervisor.NewId()),
       inbox_(std::make_shared<Inbox>()) {
   callback_ = token_.OnCancel([&supervisor = supervisor_, owner = owner_, inbox = inbox_] {
+    {
+      MutexLock lock(inbox->mutex);
+      inbox->cancelled = true;
+      inbox->changed.NotifyOne();
+    }
+    // Second: what it ends must not be taken for an answer.
     supervisor.Cancel(owner);
-    MutexLock lock(inbox->mutex);
-    inbox->cancelled = true;
-    inbox->changed.NotifyOne();
   });
 }
 
