@@ -56,13 +56,20 @@ struct Attempt {
   std::string errors;
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module;
-  llvm::SmallVector<char, 0> object;
   std::string text;
   absl::Status status;
 };
 
+// LLVM's pipeline from IR to a file, built once a machine: building it costs a third of what a small
+// kernel takes to compile. Every pass resets itself for the next module; that the bytes are those of
+// a fresh pipeline is tested.
+struct FilePasses {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream{bytes};
+  llvm::legacy::PassManager passes;
+};
+
 void Optimise(llvm::Module& module, llvm::TargetMachine& machine, PassPipeline pipeline) {
-  if (pipeline == PassPipeline::kNone) return;
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;
@@ -77,14 +84,14 @@ void Optimise(llvm::Module& module, llvm::TargetMachine& machine, PassPipeline p
     builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
     return;
   }
-  // The program comes unrolled, vectorised and in registers: what is left is to merge, simplify and
-  // hoist.
   llvm::FunctionPassManager passes;
   passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
-  passes.addPass(llvm::InstCombinePass());
-  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
-                                                       /*UseMemorySSA=*/true));
-  passes.addPass(llvm::EarlyCSEPass());
+  if (pipeline == PassPipeline::kShort) {
+    passes.addPass(llvm::InstCombinePass());
+    passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
+                                                         /*UseMemorySSA=*/true));
+    passes.addPass(llvm::EarlyCSEPass());
+  }
   for (llvm::Function& f : module) {
     if (!f.isDeclaration()) passes.run(f, functions);
   }
@@ -139,12 +146,13 @@ class CpuCodeGenerator : public CodeGenerator {
     if (!recovery.RunSafely([&] { Run(program, dump, *attempt); })) {
       const std::string errors = attempt->errors;
       static_cast<void>(attempt.release());
+      static_cast<void>(object_passes_.release());
       static_cast<void>(machine_.release());
       return absl::InternalError(absl::StrCat("LLVM crashed on this program. ", errors));
     }
     BEAMD_RETURN_IF_ERROR(attempt->status);
     if (!attempt->errors.empty()) return absl::InternalError(attempt->errors);
-    const llvm::StringRef object(attempt->object.data(), attempt->object.size());
+    const llvm::StringRef object(object_passes_->bytes.data(), object_passes_->bytes.size());
     BEAMD_RETURN_IF_ERROR(CheckSelfContained(object));
     if (text != nullptr && !attempt->text.empty()) *text = std::move(attempt->text);
     KernelImage image = program.image;
@@ -172,11 +180,13 @@ class CpuCodeGenerator : public CodeGenerator {
     if (dump == "asm") {
       // Generating code changes the module, so the text comes from a copy.
       const std::unique_ptr<llvm::Module> copy = llvm::CloneModule(module);
-      llvm::SmallVector<char, 0> assembly;
-      if (!Write(*copy, assembly, llvm::CodeGenFileType::AssemblyFile, attempt)) return;
-      attempt.text.assign(assembly.data(), assembly.size());
+      const std::unique_ptr<FilePasses> assembly = NewPasses(llvm::CodeGenFileType::AssemblyFile);
+      assembly->passes.run(*copy);
+      attempt.text.assign(assembly->bytes.data(), assembly->bytes.size());
     }
-    Write(module, attempt.object, llvm::CodeGenFileType::ObjectFile, attempt);
+    if (object_passes_ == nullptr) object_passes_ = NewPasses(llvm::CodeGenFileType::ObjectFile);
+    object_passes_->bytes.clear();
+    object_passes_->passes.run(module);
   }
 
   static void Print(const llvm::Module& module, std::string& text) {
@@ -184,21 +194,19 @@ class CpuCodeGenerator : public CodeGenerator {
     module.print(stream, nullptr);
   }
 
-  bool Write(llvm::Module& module, llvm::SmallVector<char, 0>& out, llvm::CodeGenFileType type,
-             Attempt& attempt) {
-    llvm::raw_svector_ostream stream(out);
-    llvm::legacy::PassManager passes;
-    if (machine_->addPassesToEmitFile(passes, stream, nullptr, type)) {
-      attempt.status = absl::InternalError("LLVM can't write an object for this target");
-      return false;
-    }
-    passes.run(module);
-    return true;
+  std::unique_ptr<FilePasses> NewPasses(llvm::CodeGenFileType type) {
+    auto passes = std::make_unique<FilePasses>();
+    const bool refused =
+        machine_->addPassesToEmitFile(passes->passes, passes->stream, nullptr, type);
+    BEAMD_CHECK(!refused, "every CPU target writes objects and assembly");
+    return passes;
   }
 
   const TargetCaps caps_;
   const CodegenOptions options_;
-  std::unique_ptr<llvm::TargetMachine> machine_;  // null after a crash: the next program makes one
+  // Null after a crash: the next program makes new ones.
+  std::unique_ptr<llvm::TargetMachine> machine_;
+  std::unique_ptr<FilePasses> object_passes_;  // of machine_
 };
 
 }  // namespace

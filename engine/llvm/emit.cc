@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/llvm/value.h"
-#include "llvm/IR/Attributes.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/GlobalVariable.h"
+#include "llvm/IR/MDBuilder.h"
 #include "llvm/IR/Module.h"
 
 namespace beamd {
@@ -62,21 +62,23 @@ class Emitter {
         module_(module),
         context_(module.getContext()),
         b_(context_),
+        invariant_(llvm::MDNode::get(context_, {})),
         nodes_(program.ops.empty() ? 0 : program.ops[0].graph().size()) {
     target_.fma = absl::StrContains(caps.features, "+fma");
+    masked_loads_ = absl::StrContains(caps.features, "+avx");
   }
 
   absl::Status Run();
 
  private:
-  llvm::Function* MakeBody();
-  void MakeEntry(llvm::Function* body);
-  llvm::Function* MakeFunction(llvm::FunctionType* type, llvm::GlobalValue::LinkageTypes linkage,
-                               absl::string_view name);
-
+  void MakeEntry();
+  void MakeScopes();
+  // Says of a load or store what other accesses can't change it.
+  void Annotate(llvm::Instruction* access, UOp buffer);
   absl::Status Emit(UOp u);
   absl::Status EmitIndex(UOp u);
   absl::Status EmitLoad(UOp u);
+  Value* LoadLanes(UOp load, Value* pointer, Value* valid);
   absl::Status EmitStore(UOp u);
   absl::Status EmitVectorize(UOp u);
   absl::Status EmitGep(UOp u);
@@ -95,6 +97,12 @@ class Emitter {
   }
   void Set(UOp u, Value* value) { nodes_[u.id()] = {value}; }
   Accumulator* FindAccumulator(UOp acc);
+  // Of a DEFINE_GLOBAL among the image's buffers; their number where it is none of them.
+  size_t PlaceOf(UOp buffer) const {
+    const auto& buffers = program_.image.buffers;
+    const auto slot = static_cast<int32_t>(buffer.data<BufferArg>().id);
+    return std::ranges::find(buffers, slot, &KernelImage::Buffer::slot) - buffers.begin();
+  }
   Value* Zeroes(Type* type);
   llvm::Align AlignmentOf(UOp access, Scalar s) const;
   BasicBlock* NewBlock() {
@@ -110,7 +118,16 @@ class Emitter {
   llvm::LLVMContext& context_;
   Builder b_;
   AluTarget target_;
-  std::vector<Emitted> nodes_;  // by op id
+  bool masked_loads_ = false;      // of elements of four bytes and more
+  llvm::MDNode* const invariant_;  // says yes wherever it is attached
+  struct Scope {
+    llvm::MDNode* own = nullptr;
+    llvm::MDNode* others = nullptr;
+  };
+  std::vector<Scope> scopes_;      // as the image's buffers
+  std::vector<Value*> pointers_;   // likewise
+  std::vector<Value*> variables_;  // as the image's variables
+  std::vector<Emitted> nodes_;     // by op id
   std::vector<Accumulator> accumulators_;
   std::vector<Loop> loops_;
   Value* begin_ = nullptr;
@@ -184,69 +201,81 @@ llvm::Align Emitter::AlignmentOf(UOp access, Scalar s) const {
   return llvm::Align(std::min<int64_t>(bytes & -bytes, 64));
 }
 
-llvm::Function* Emitter::MakeFunction(llvm::FunctionType* type,
-                                      llvm::GlobalValue::LinkageTypes linkage,
-                                      absl::string_view name) {
-  auto* f =
-      llvm::Function::Create(type, linkage, llvm::StringRef(name.data(), name.size()), module_);
-  f->addFnAttr(llvm::Attribute::NoUnwind);
-  if (!caps_.arch.empty()) f->addFnAttr("target-cpu", caps_.arch);
-  if (!caps_.features.empty()) f->addFnAttr("target-features", caps_.features);
-  f->addFnAttr("prefer-vector-width", std::to_string(8 * caps_.vector_bytes));
-  f->addFnAttr("no-builtins");
-  return f;
-}
-
-llvm::Function* Emitter::MakeBody() {
-  const KernelImage& image = program_.image;
-  std::vector<Type*> params(image.buffers.size(), b_.getPtrTy());
-  params.insert(params.end(), image.variables.size() + 2, b_.getInt64Ty());
-  llvm::Function* body = MakeFunction(llvm::FunctionType::get(b_.getVoidTy(), params, false),
-                                      llvm::GlobalValue::InternalLinkage, "body");
-  for (size_t i = 0; i < image.buffers.size(); ++i) {
-    const KernelImage::Buffer& buffer = image.buffers[i];
-    llvm::AttrBuilder attributes(context_);
-    attributes.addAttribute(llvm::Attribute::NoAlias);
-    attributes.addAttribute(llvm::Attribute::NonNull);
-    attributes.addAttribute(llvm::Attribute::NoUndef);
-    attributes.addAlignmentAttr(llvm::Align(64));
-    attributes.addDereferenceableAttr(std::max<int64_t>(buffer.size_elements, 1) *
-                                      SizeBytes(buffer.scalar));
-    if (!buffer.written) attributes.addAttribute(llvm::Attribute::ReadOnly);
-    if (!buffer.read) attributes.addAttribute(llvm::Attribute::WriteOnly);
-    body->addParamAttrs(static_cast<unsigned>(i), attributes);
-  }
-  body->setMustProgress();
-  return body;
-}
-
-void Emitter::MakeEntry(llvm::Function* body) {
-  llvm::Function* entry = MakeFunction(
+void Emitter::MakeEntry() {
+  llvm::Function* entry = llvm::Function::Create(
       llvm::FunctionType::get(
           b_.getVoidTy(), {b_.getPtrTy(), b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty()}, false),
-      llvm::GlobalValue::ExternalLinkage, kKernelEntry);
+      llvm::GlobalValue::ExternalLinkage, kKernelEntry, module_);
+  entry->addFnAttr(llvm::Attribute::NoUnwind);
+  entry->setMustProgress();
+  if (!caps_.arch.empty()) entry->addFnAttr("target-cpu", caps_.arch);
+  if (!caps_.features.empty()) entry->addFnAttr("target-features", caps_.features);
+  entry->addFnAttr("prefer-vector-width", std::to_string(8 * caps_.vector_bytes));
+  entry->addFnAttr("no-builtins");
   b_.SetInsertPoint(BasicBlock::Create(context_, "", entry));
-  std::vector<Value*> args;
-  const size_t buffers = program_.image.buffers.size();
-  for (size_t i = 0; i < buffers + program_.image.variables.size(); ++i) {
-    Type* type = i < buffers ? static_cast<Type*>(b_.getPtrTy()) : b_.getInt64Ty();
-    Value* array = entry->getArg(i < buffers ? 0 : 1);
-    const size_t place = i < buffers ? i : i - buffers;
-    args.push_back(b_.CreateAlignedLoad(type, b_.CreateConstInBoundsGEP1_64(type, array, place),
-                                        llvm::Align(8)));
+  begin_ = entry->getArg(2);
+  end_ = entry->getArg(3);
+
+  const auto number = [&](int64_t v) {
+    return llvm::MDNode::get(context_, llvm::ConstantAsMetadata::get(b_.getInt64(v)));
+  };
+  const auto load = [&](Type* type, int array, size_t place) {
+    Value* address = b_.CreateConstInBoundsGEP1_64(type, entry->getArg(array), place);
+    llvm::LoadInst* value = b_.CreateAlignedLoad(type, address, llvm::Align(8));
+    value->setMetadata(llvm::LLVMContext::MD_invariant_load, invariant_);
+    value->setMetadata(llvm::LLVMContext::MD_noundef, invariant_);
+    return value;
+  };
+  const std::vector<KernelImage::Buffer>& buffers = program_.image.buffers;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    llvm::LoadInst* pointer = load(b_.getPtrTy(), 0, i);
+    pointer->setMetadata(llvm::LLVMContext::MD_nonnull, invariant_);
+    pointer->setMetadata(llvm::LLVMContext::MD_align, number(64));
+    pointer->setMetadata(
+        llvm::LLVMContext::MD_dereferenceable,
+        number(std::max<int64_t>(buffers[i].size_elements, 1) * SizeBytes(buffers[i].scalar)));
+    pointers_.push_back(pointer);
   }
-  args.push_back(entry->getArg(2));
-  args.push_back(entry->getArg(3));
-  b_.CreateCall(body, args);
-  b_.CreateRetVoid();
+  for (size_t i = 0; i < program_.image.variables.size(); ++i) {
+    variables_.push_back(load(b_.getInt64Ty(), 1, i));
+  }
+  MakeScopes();
+}
+
+// Reads of a buffer that is never written need no scope: they are invariant. Between buffers that are
+// written a scope each says that they don't overlap.
+void Emitter::MakeScopes() {
+  const std::vector<KernelImage::Buffer>& buffers = program_.image.buffers;
+  scopes_.resize(buffers.size());
+  if (std::ranges::count(buffers, true, &KernelImage::Buffer::written) < 2) return;
+  llvm::MDBuilder metadata(context_);
+  llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain();
+  std::vector<llvm::Metadata*> all;
+  for (const KernelImage::Buffer& buffer : buffers) {
+    all.push_back(buffer.written ? metadata.createAnonymousAliasScope(domain) : nullptr);
+  }
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!buffers[i].written) continue;
+    std::vector<llvm::Metadata*> others;
+    for (size_t j = 0; j < buffers.size(); ++j) {
+      if (j != i && buffers[j].written) others.push_back(all[j]);
+    }
+    scopes_[i] = {llvm::MDNode::get(context_, all[i]), llvm::MDNode::get(context_, others)};
+  }
+}
+
+void Emitter::Annotate(llvm::Instruction* access, UOp buffer) {
+  const size_t place = PlaceOf(buffer);
+  if (!program_.image.buffers[place].written) {
+    access->setMetadata(llvm::LLVMContext::MD_invariant_load, invariant_);
+  } else if (scopes_[place].own != nullptr) {
+    access->setMetadata(llvm::LLVMContext::MD_alias_scope, scopes_[place].own);
+    access->setMetadata(llvm::LLVMContext::MD_noalias, scopes_[place].others);
+  }
 }
 
 absl::Status Emitter::Run() {
-  llvm::Function* body = MakeBody();
-  const size_t args = body->arg_size();
-  begin_ = body->getArg(static_cast<unsigned>(args - 2));
-  end_ = body->getArg(static_cast<unsigned>(args - 1));
-  b_.SetInsertPoint(BasicBlock::Create(context_, "", body));
+  MakeEntry();
   BasicBlock* done = nullptr;
   if (!program_.slice_range) {
     // One slice: all or nothing.
@@ -273,7 +302,6 @@ absl::Status Emitter::Run() {
     b_.SetInsertPoint(done);
   }
   b_.CreateRetVoid();
-  MakeEntry(body);
   return absl::OkStatus();
 }
 
@@ -281,11 +309,9 @@ absl::Status Emitter::Emit(UOp u) {
   if (u.dtype().is_image()) return absl::UnimplementedError("images have no form on a CPU");
   switch (u.op()) {
     case Op::kDefineGlobal: {
-      const auto slot = static_cast<int32_t>(u.data<BufferArg>().id);
-      const auto& buffers = program_.image.buffers;
-      const auto it = std::ranges::find(buffers, slot, &KernelImage::Buffer::slot);
-      if (it == buffers.end()) return Broken(u, "its slot is missing from the image");
-      Set(u, b_.GetInsertBlock()->getParent()->getArg(static_cast<unsigned>(it - buffers.begin())));
+      const size_t place = PlaceOf(u);
+      if (place == pointers_.size()) return Broken(u, "its slot is missing from the image");
+      Set(u, pointers_[place]);
       return absl::OkStatus();
     }
     case Op::kDefineVar: {
@@ -293,8 +319,7 @@ absl::Status Emitter::Emit(UOp u) {
       const auto& variables = program_.image.variables;
       const auto it = std::ranges::find(variables, variable.name, &KernelImage::Variable::name);
       if (it == variables.end()) return Broken(u, "is missing from the image");
-      const size_t place = program_.image.buffers.size() + (it - variables.begin());
-      Value* value = b_.GetInsertBlock()->getParent()->getArg(static_cast<unsigned>(place));
+      Value* value = variables_[it - variables.begin()];
       if (Fits(variable.min, variable.max, u.scalar())) {
         SetIndex(u, value, variable.min, variable.max);
       } else {
@@ -465,18 +490,38 @@ absl::Status Emitter::EmitLoad(UOp u) {
   Value* memory = nullptr;
   if (valid && valid.lanes() > 1) {
     if (valid.lanes() != u.lanes()) return Broken(u, "valid has another lane count");
-    // LLVM masks integers of the width where it has no masked half.
-    Type* masked =
-        s == Scalar::kFloat16 ? MemoryType(context_, u.dtype().WithScalar(Scalar::kInt16)) : type;
-    memory = b_.CreateMaskedLoad(masked, pointer, align, Get(valid),
-                                 llvm::Constant::getNullValue(masked));
-    memory = b_.CreateBitCast(memory, type);
+    if (masked_loads_ && SizeBytes(s) >= 4) {
+      llvm::CallInst* load =
+          b_.CreateMaskedLoad(type, pointer, align, Get(valid), llvm::Constant::getNullValue(type));
+      Annotate(load, buffer);
+      memory = load;
+    } else {
+      memory = LoadLanes(u, pointer, Get(valid));
+    }
   } else {
     if (valid && !IsTrue(valid)) pointer = b_.CreateSelect(Get(valid), pointer, Zeroes(type));
-    memory = b_.CreateAlignedLoad(type, pointer, align);
+    llvm::LoadInst* load = b_.CreateAlignedLoad(type, pointer, align);
+    Annotate(load, buffer);
+    memory = load;
   }
   nodes_[u.id()] = {FromMemory(b_, memory, s), memory};
   return absl::OkStatus();
+}
+
+// Lane by lane, each from its address or from zeroes: LLVM would branch on every lane.
+Value* Emitter::LoadLanes(UOp load, Value* pointer, Value* valid) {
+  Type* element = MemoryType(context_, DType(load.scalar()));
+  Value* zeroes = Zeroes(element);
+  Value* vector = llvm::PoisonValue::get(MemoryType(context_, load.dtype()));
+  for (int i = 0; i < load.lanes(); ++i) {
+    Value* address = b_.CreateConstGEP1_64(element, pointer, i);
+    address = b_.CreateSelect(b_.CreateExtractElement(valid, i), address, zeroes);
+    llvm::LoadInst* lane =
+        b_.CreateAlignedLoad(element, address, llvm::Align(SizeBytes(load.scalar())));
+    Annotate(lane, load.src(0).src(0));
+    vector = b_.CreateInsertElement(vector, lane, i);
+  }
+  return vector;
 }
 
 absl::Status Emitter::EmitStore(UOp u) {
@@ -503,9 +548,9 @@ absl::Status Emitter::EmitStore(UOp u) {
       value =
           b_.CreateBitCast(value, MemoryType(context_, stored.dtype().WithScalar(Scalar::kInt16)));
     }
-    b_.CreateMaskedStore(value, pointer, align, Get(valid));
+    Annotate(b_.CreateMaskedStore(value, pointer, align, Get(valid)), index.src(0));
   } else {
-    b_.CreateAlignedStore(value, pointer, align);
+    Annotate(b_.CreateAlignedStore(value, pointer, align), index.src(0));
   }
   return absl::OkStatus();
 }
@@ -516,7 +561,9 @@ void Emitter::FlushStores() {
   BasicBlock* after = NewBlock();
   b_.CreateCondBr(Get(pending_guard_), store, after);
   b_.SetInsertPoint(store);
-  for (const PendingStore& p : pending_) b_.CreateAlignedStore(p.value, p.pointer, p.align);
+  for (const PendingStore& p : pending_) {
+    Annotate(b_.CreateAlignedStore(p.value, p.pointer, p.align), p.buffer);
+  }
   b_.CreateBr(after);
   b_.SetInsertPoint(after);
   pending_.clear();
