@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,9 +28,13 @@ using Digits = std::array<int32_t, 64>;
 // What a node became: a copy for every value of the ranges in `mask`, the lowest bit slowest.
 struct Copies {
   RangeMask mask = 0;
-  bool vector = false;
   std::vector<UOp> copy;
 };
+
+// Ops of index arithmetic and of the conditions on it.
+constexpr OpSet kIndexOps = Op::kRange | Op::kConst | Op::kDefineVar | Op::kAdd | Op::kMul |
+                            Op::kIdiv | Op::kMod | Op::kMax | Op::kCmpLt | Op::kCmpNe | Op::kAnd |
+                            Op::kOr | Op::kWhere;
 
 UOp Identity(UOpGraph& g, Op op, DType dtype) {
   if (op == Op::kAdd) return g.Const(dtype, 0);
@@ -122,11 +127,18 @@ class Expander {
         a_(std::move(analysis)),
         lanes_(std::move(lanes)),
         max_nodes_(static_cast<int64_t>(sink.graph().size()) + max_nodes),
-        table_(sink.graph().size()) {}
+        table_(sink.graph().size()),
+        is_index_(sink.graph().size()) {
+    for (const UOp u : a_.nodes) {
+      is_index_[u.id()] = u.is(kIndexOps) &&
+                          (u.scalar() == Scalar::kInt64 || u.scalar() == Scalar::kBool) &&
+                          std::ranges::all_of(u.src(), [&](UOp s) { return is_index_[s.id()]; });
+    }
+  }
 
   absl::StatusOr<UOp> Run() {
     for (const UOp u : a_.nodes) {
-      if (u.is(Op::kIndex)) continue;
+      if (u.is(Op::kIndex) || is_index_[u.id()]) continue;
       if (u == sink_) return g_.Make(Op::kSink, Scalar::kVoid, stores_, sink_.arg());
       ExpandNode(u);
       if (static_cast<int64_t>(g_.size()) > max_nodes_) {
@@ -170,9 +182,9 @@ class Expander {
       lane /= static_cast<int>(a_.extents[r]);
     }
   }
-  const Copies& Of(UOp u) const { return table_[u.id()]; }
-  UOp At(UOp u, const Digits& digits) const {
-    const Copies& c = Of(u);
+  UOp At(UOp u, const Digits& digits) {
+    if (is_index_[u.id()]) return IndexAt(u, digits);
+    const Copies& c = table_[u.id()];
     return c.copy[CopyAt(c.mask, digits)];
   }
   bool IsVector(UOp u) const { return (a_.DepsOf(u) & lanes_.mask) != 0; }
@@ -182,7 +194,6 @@ class Expander {
   void EachCopy(UOp u, F make) {
     Copies& c = table_[u.id()];
     c.mask = a_.DepsOf(u) & ~lanes_.mask;
-    c.vector = IsVector(u);
     const int64_t count = CountOf(c.mask);
     if (count > max_nodes_) {
       // Over the limit whatever the copies are; Run reports it.
@@ -205,8 +216,6 @@ class Expander {
 
   void ExpandNode(UOp u) {
     switch (u.op()) {
-      case Op::kRange:
-        return EachCopy(u, [&](const Digits& d) { return RangeAt(u, d); });
       case Op::kLoad:
         if (TransposeLoads(u)) return;
         return EachCopy(u, [&](const Digits& d) { return Load(u, d); });
@@ -217,21 +226,6 @@ class Expander {
       default:
         return EachCopy(u, [&](const Digits& d) { return Alu(u, d); });
     }
-  }
-
-  UOp RangeAt(UOp range, const Digits& digits) {
-    const RangeMask mask = a_.DepsOf(range);
-    if (mask == 0) return range;
-    const int r = std::countr_zero(mask);
-    if ((mask & lanes_.mask) == 0) return g_.Const(range.dtype(), digits[r]);
-    std::vector<int64_t> values;
-    Digits d = digits;
-    for (int lane = 0; lane < lanes_.count; ++lane) {
-      SetLane(lane, d);
-      values.push_back(d[r]);
-    }
-    return g_.Make(Op::kVConst, range.dtype().WithLanes(lanes_.count), {},
-                   g_.Intern(LanesArg{std::move(values)}));
   }
 
   UOp Alu(UOp u, const Digits& digits) {
@@ -246,19 +240,20 @@ class Expander {
     return FoldedAlu(u, src);
   }
 
-  // ---- index expressions at one point ----
+  // ---- index expressions, each simplified where it stands ----
 
-  UOp Instantiate(UOp expression, const Digits& digits) {
-    const RangeMask mask = a_.DepsOf(expression);
+  // With the unrolled ranges in `of` replaced by their digits.
+  UOp Instantiate(UOp expression, RangeMask of, const Digits& digits) {
+    const RangeMask mask = a_.DepsOf(expression) & of;
     if (mask == 0) return expression;
-    const auto key = std::make_pair(expression, CopyAt(mask, digits));
+    const auto key = std::make_tuple(expression, mask, CopyAt(mask, digits));
     if (const auto it = instances_.find(key); it != instances_.end()) return it->second;
     std::vector<UOp>& order = order_of_[expression];
     if (order.empty()) order = Toposort(expression);
     absl::flat_hash_map<UOp, UOp> done;
     std::vector<UOp> src;
     for (const UOp u : order) {
-      const RangeMask deps = a_.DepsOf(u);
+      const RangeMask deps = a_.DepsOf(u) & mask;
       if (deps == 0) {
         done[u] = u;
       } else if (u.is(Op::kRange)) {
@@ -269,8 +264,66 @@ class Expander {
         done[u] = FoldedAlu(u, src);
       }
     }
-    const UOp result = Simplify(done[expression]);
-    return instances_[key] = result;
+    return instances_[key] = Simplify(done[expression]);
+  }
+
+  // An index or a condition as a value: a vector only where it varies along the lanes once everything known is used.
+  // The clauses of a conjunction are taken one by one, so that those that don't vary stay scalar.
+  UOp IndexAt(UOp u, const Digits& digits) {
+    if (a_.DepsOf(u) == 0) return u;
+    if (!u.is(Op::kAnd)) return AsLanes(Instantiate(u, ~lanes_.mask, digits));
+    UOp scalars, vectors;
+    for (const UOp clause : SplitAssociative(u, Op::kAnd)) {
+      const UOp c = AsLanes(Instantiate(clause, ~lanes_.mask, digits));
+      if (c.is_const() && c.int_value() != 0) continue;
+      if (c.is_const()) return g_.Bool(false);
+      UOp& all = c.lanes() > 1 ? vectors : scalars;
+      all = all ? all & c : c;
+    }
+    if (!vectors) return scalars ? scalars : g_.Bool(true);
+    return scalars ? Splat(scalars, lanes_.count) & vectors : vectors;
+  }
+
+  // A vector of the expression's values along the lanes; the expression itself where no lane's range is in it.
+  UOp AsLanes(UOp expression) {
+    if (lanes_.count == 1) return expression;
+    if (const auto it = as_lanes_.find(expression); it != as_lanes_.end()) return it->second;
+    std::vector<UOp> src;
+    for (const UOp u : Toposort(expression)) {
+      UOp& lanes = as_lanes_[u];
+      if (lanes) continue;
+      lanes = u;
+      if (u.is(Op::kRange)) {
+        if ((DepsOfRange(u) & lanes_.mask) != 0) lanes = LanesOf(u);
+        continue;
+      }
+      src.clear();
+      bool vector = false;
+      for (const UOp s : u.src()) {
+        src.push_back(as_lanes_[s]);
+        vector |= src.back().lanes() > 1;
+      }
+      if (!vector) continue;
+      for (size_t i = 0; i < src.size(); ++i) {
+        if (!(u.is(Op::kWhere) && i == 0)) src[i] = Splat(src[i], lanes_.count);
+      }
+      as_lanes_[u] = FoldedAlu(u, src);
+    }
+    return as_lanes_[expression];
+  }
+  RangeMask DepsOfRange(UOp range) const {
+    return range.id() < a_.deps.size() ? a_.DepsOf(range) : 0;
+  }
+  UOp LanesOf(UOp range) {
+    const int r = std::countr_zero(a_.DepsOf(range));
+    std::vector<int64_t> values;
+    Digits digits{};
+    for (int lane = 0; lane < lanes_.count; ++lane) {
+      SetLane(lane, digits);
+      values.push_back(digits[r]);
+    }
+    return g_.Make(Op::kVConst, range.dtype().WithLanes(lanes_.count), {},
+                   g_.Intern(LanesArg{std::move(values)}));
   }
 
   // An element's place: base (null: 0) + offset.
@@ -282,7 +335,7 @@ class Expander {
     Place p{access.base, access.offset};
     for (const auto& [r, c] : access.coefficients) p.offset += c * digits[r];
     for (const UOp term : access.hard_terms) {
-      for (const UOp part : SplitAssociative(Instantiate(term, digits), Op::kAdd)) {
+      for (const UOp part : SplitAssociative(Instantiate(term, ~RangeMask{0}, digits), Op::kAdd)) {
         if (part.is_const()) {
           p.offset += part.int_value();
         } else {
@@ -308,7 +361,7 @@ class Expander {
     return address.src_count() > 2 ? At(address.src(2), digits) : UOp();
   }
   UOp ScalarValidAt(UOp address, const Digits& digits) {
-    return address.src_count() > 2 ? Instantiate(address.src(2), digits) : UOp();
+    return address.src_count() > 2 ? Instantiate(address.src(2), ~RangeMask{0}, digits) : UOp();
   }
   static bool Never(UOp valid) { return valid && valid.is_const() && valid.int_value() == 0; }
 
@@ -436,7 +489,6 @@ class Expander {
 
     Copies& c = table_[u.id()];
     c.mask = others;
-    c.vector = true;
     c.copy.assign(CountOf(others), UOp());
     Digits digits{};
     const RangeMask fixed = others & ~across_mask;
@@ -621,7 +673,9 @@ class Expander {
   int64_t max_nodes_;
   std::vector<Copies> table_;
   std::vector<UOp> stores_;
-  absl::flat_hash_map<std::pair<UOp, int64_t>, UOp> instances_;
+  std::vector<bool> is_index_;
+  absl::flat_hash_map<std::tuple<UOp, RangeMask, int64_t>, UOp> instances_;
+  absl::flat_hash_map<UOp, UOp> as_lanes_;
   absl::flat_hash_map<UOp, std::vector<UOp>> order_of_;
   int64_t accumulators_ = 0;
 };
