@@ -6,7 +6,9 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 #include <variant>
@@ -30,7 +32,13 @@ struct State {
   Kernel kernel;
   std::shared_ptr<const KernelImage> image;
   double seconds = kNever;
+  // Its place among all candidates: of equal times the earlier wins, whichever ended first.
+  uint64_t rank = 0;
 };
+
+bool Faster(const State& a, const State& b) {
+  return std::tie(a.seconds, a.rank) < std::tie(b.seconds, b.rank);
+}
 
 // The optimised graph, whatever order of opts led to it.
 uint64_t GraphHash(const Kernel& kernel) {
@@ -64,8 +72,7 @@ class Search {
       // Once: from here on the heuristics' kernel is a state like any other.
       if (!seeded && heuristic_ && heuristic_->seconds < kNever) timed.push_back(*heuristic_);
       seeded = true;
-      std::stable_sort(timed.begin(), timed.end(),
-                       [](const State& a, const State& b) { return a.seconds < b.seconds; });
+      std::sort(timed.begin(), timed.end(), Faster);
       const double min_progress = absl::ToDoubleSeconds(options_.min_progress);
       const bool exiting = timed.empty() || timed[0].seconds < min_progress ||
                            beam[0].seconds - timed[0].seconds < min_progress;
@@ -96,19 +103,29 @@ class Search {
     result_.hc_opts = hc_opts;
     // Their times are wanted however slow they are.
     cut_off_ = false;
-    BEAMD_ASSIGN_OR_RETURN(const std::vector<State> timed, TimeAll(std::move(seeds)));
+    BEAMD_ASSIGN_OR_RETURN(seeds_, TimeAll(std::move(seeds)));
     cut_off_ = true;
-    for (const State& s : timed) {
-      if (s.kernel.applied_opts() == required.applied_opts()) unoptimised_ = s;
-      if (s.kernel.applied_opts() == hc_opts) heuristic_ = s;
-    }
-    // The same code under both names.
-    if (!heuristic_ && unoptimised_) heuristic_ = unoptimised_;
+    unoptimised_ = SeedWith(required.applied_opts());
+    heuristic_ = SeedWith(hc_opts);
     if (!unoptimised_ && !Stopped()) {
       // Its search can still start there; it is only too slow or too large to be run itself.
-      unoptimised_ = State{std::move(required), nullptr, kNever};
+      unoptimised_ = State{std::move(required), nullptr, kNever, 0};
     }
     return absl::OkStatus();
+  }
+
+  // The seed that these opts make: timed under them, or as the code that another seed shares.
+  std::optional<State> SeedWith(const std::vector<Opt>& opts) const {
+    for (const State& s : seeds_) {
+      if (s.kernel.applied_opts() == opts) return s;
+    }
+    for (const State& d : duplicates_) {
+      if (d.kernel.applied_opts() != opts) continue;
+      for (const State& s : seeds_) {
+        if (s.image->Hash() == d.image->Hash()) return State{d.kernel, s.image, s.seconds, s.rank};
+      }
+    }
+    return std::nullopt;
   }
 
   std::vector<Kernel> Children(const std::vector<State>& beam) {
@@ -137,8 +154,9 @@ class Search {
   absl::StatusOr<std::vector<State>> TimeAll(std::vector<Kernel> kernels) {
     progress_.done = 0;
     progress_.total = static_cast<int64_t>(kernels.size());
+    duplicates_.clear();
     std::vector<State> timed;
-    std::map<uint64_t, Kernel> compiling;
+    std::map<uint64_t, State> compiling;
     std::map<uint64_t, std::pair<State, CandidateReport>> timing;
     std::deque<std::pair<State, CandidateReport>> to_time;
     double least_compute = kNever;
@@ -148,7 +166,7 @@ class Search {
              static_cast<int>(compiling.size()) < pipeline_.compile_parallelism()) {
         const uint64_t id = next_id_++;
         pipeline_.Submit(CompileTask{id, kernels[next].applied_opts()});
-        compiling.emplace(id, std::move(kernels[next++]));
+        compiling.emplace(id, State{std::move(kernels[next++]), nullptr, kNever, next_rank_++});
       }
       while (!to_time.empty() && static_cast<int>(timing.size()) < kTimesInFlight) {
         const uint64_t id = next_id_++;
@@ -162,7 +180,8 @@ class Search {
       if (auto* compiled = std::get_if<CompileDone>(&*completion)) {
         const auto it = compiling.find(compiled->id);
         if (it == compiling.end()) continue;
-        State state{std::move(it->second), compiled->image, kNever};
+        State state = std::move(it->second);
+        state.image = compiled->image;
         compiling.erase(it);
         CandidateReport report;
         report.opts = state.kernel.applied_opts();
@@ -177,6 +196,7 @@ class Search {
             report.failure = Failure::kTooMuchCompute;
           } else if (!seen_images_.insert(state.image->Hash().Hex()).second) {
             report.failure = Failure::kDuplicate;
+            duplicates_.push_back(state);
           }
         } else if (options_.strict && report.failure != Failure::kTooManyUops) {
           return absl::FailedPreconditionError(absl::StrCat("strict mode: ", ToString(report.opts),
@@ -198,9 +218,13 @@ class Search {
         ++progress_.done;
         report.failure = done->failure;
         report.detail = done->detail;
-        if (done->failure == Failure::kNone) {
+        if (report.failure == Failure::kNone) {
+          if (!done->seconds.empty()) state.seconds = Least(done->seconds[0]);
+          if (!(state.seconds > 0 && state.seconds < kNever))
+            report.failure = Failure::kInvalidTime;
+        }
+        if (report.failure == Failure::kNone) {
           ++result_.timed;
-          state.seconds = Least(done->seconds.at(0));
           report.seconds = state.seconds;
           Consider(state);
           timed.push_back(std::move(state));
@@ -232,8 +256,7 @@ class Search {
   // Keeps the best few of everything that was ever timed.
   void Consider(const State& state) {
     best_.push_back(state);
-    std::stable_sort(best_.begin(), best_.end(),
-                     [](const State& a, const State& b) { return a.seconds < b.seconds; });
+    std::sort(best_.begin(), best_.end(), Faster);
     if (static_cast<int>(best_.size()) > std::max(options_.finalists, 1) * 2) best_.pop_back();
     progress_.best_s = best_[0].seconds;
     progress_.best_opts = best_[0].kernel.applied_opts();
@@ -264,7 +287,13 @@ class Search {
       return std::any_of(finalists.begin(), finalists.end(),
                          [&](const State& f) { return f.image == s.image; });
     };
-    if (heuristic_ && heuristic_->image && !is_there(*heuristic_)) finalists.push_back(*heuristic_);
+    // The heuristics' kernel, and the seeds that a test launch doesn't rule out: whatever wins isn't slower
+    // than they are.
+    for (const State& seed : seeds_) {
+      const bool close = seed.seconds <= best_[0].seconds * options_.early_stop_factor;
+      const bool heuristic = heuristic_ && seed.image == heuristic_->image;
+      if ((close || heuristic) && !is_there(seed)) finalists.push_back(seed);
+    }
     if (unoptimised_)
       result_.unoptimised_s = unoptimised_->seconds < kNever ? unoptimised_->seconds : 0;
     if (heuristic_) result_.hc_s = heuristic_->seconds < kNever ? heuristic_->seconds : 0;
@@ -277,14 +306,20 @@ class Search {
       samples.clear();
       for (const State& f : finalists) samples.push_back({f.seconds});
     }
-    std::vector<size_t> order(finalists.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return Least(samples[a]) < Least(samples[b]); });
     for (size_t i = 0; i < finalists.size(); ++i) {
       const State& f = finalists[i];
       if (heuristic_ && f.image == heuristic_->image) result_.hc_s = Least(samples[i]);
       if (unoptimised_ && f.image == unoptimised_->image) result_.unoptimised_s = Least(samples[i]);
+    }
+    std::vector<size_t> order(finalists.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    const auto key = [&](size_t i) { return std::make_pair(Least(samples[i]), finalists[i].rank); };
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+    // If they are all wrong: what they were made from.
+    if (unoptimised_ && unoptimised_->seconds < kNever && !is_there(*unoptimised_)) {
+      order.push_back(finalists.size());
+      finalists.push_back(*unoptimised_);
+      samples.push_back({unoptimised_->seconds});
     }
     Enter(BeamStage::kVerifying);
     for (const size_t i : order) {
@@ -297,24 +332,50 @@ class Search {
       return result_;
     }
     return absl::FailedPreconditionError(
-        absl::StrCat("every finalist gave a wrong answer: ", FailureSummary()));
+        absl::StrCat("every finalist failed or gave a wrong answer: ", FailureSummary()));
   }
 
-  std::vector<std::vector<double>> TimeFinalists(const std::vector<State>& finalists) {
-    TimeTask task;
-    task.id = next_id_++;
-    for (const State& f : finalists) task.images.push_back(f.image);
-    task.rounds = options_.final_rounds;
-    task.clear_cache = options_.clear_cache;
-    const uint64_t id = task.id;
-    pipeline_.Submit(std::move(task));
-    while (std::optional<Completion> c = pipeline_.Next(options_.deadline)) {
-      auto* done = std::get_if<TimeDone>(&*c);
-      if (done == nullptr || done->id != id) continue;
-      if (done->failure != Failure::kNone) Count(done->failure);
-      return done->failure == Failure::kNone ? done->seconds : std::vector<std::vector<double>>();
+  // Interleaved runs of all, at full size. One that fails is left out; empty if there are no times to be had.
+  std::vector<std::vector<double>> TimeFinalists(std::vector<State>& finalists) {
+    while (!finalists.empty()) {
+      TimeTask task;
+      task.id = next_id_++;
+      for (const State& f : finalists) task.images.push_back(f.image);
+      task.rounds = options_.final_rounds;
+      task.clear_cache = options_.clear_cache;
+      const uint64_t id = task.id;
+      pipeline_.Submit(std::move(task));
+      const std::optional<TimeDone> done = Await<TimeDone>(id);
+      if (!done) break;
+      if (done->failure == Failure::kNone) return done->seconds;
+      if (done->failed_image < 0 || done->failed_image >= static_cast<int>(finalists.size())) {
+        Count(done->failure);
+        break;
+      }
+      Lose(finalists[done->failed_image], done->failure, done->detail);
+      finalists.erase(finalists.begin() + done->failed_image);
     }
     return {};
+  }
+
+  // What ends as `id`; nullopt where the time is up. All else is of candidates that were left.
+  template <typename Done>
+  std::optional<Done> Await(uint64_t id) {
+    while (std::optional<Completion> c = pipeline_.Next(options_.deadline)) {
+      if (auto* done = std::get_if<Done>(&*c); done != nullptr && done->id == id) return *done;
+    }
+    return std::nullopt;
+  }
+
+  // A finalist that is out.
+  void Lose(const State& state, Failure failure, const std::string& detail) {
+    CandidateReport report;
+    report.opts = state.kernel.applied_opts();
+    report.failure = failure;
+    report.detail = detail;
+    report.colored_name = state.kernel.name();
+    Count(failure);
+    Report(report);
   }
 
   bool Verified(const State& state) {
@@ -324,27 +385,20 @@ class Search {
     if (unoptimised_) task.oracle = unoptimised_->image;
     const uint64_t id = task.id;
     pipeline_.Submit(std::move(task));
-    while (std::optional<Completion> c = pipeline_.Next(options_.deadline)) {
-      auto* done = std::get_if<VerifyDone>(&*c);
-      if (done == nullptr || done->id != id) continue;
-      if (done->failure != Failure::kNone) {
-        CandidateReport report;
-        report.opts = state.kernel.applied_opts();
-        report.failure = done->failure;
-        report.detail = done->detail;
-        report.colored_name = state.kernel.name();
-        Count(done->failure);
-        Report(report);
-        return false;
-      }
-      result_.verified = done->method;
-      result_.verified_elements = done->checked;
-      result_.undecided_elements = done->undecided;
+    const std::optional<VerifyDone> done = Await<VerifyDone>(id);
+    if (!done) {
+      // Out of time: the answer stands unverified, and says so.
+      partial_ = true;
+      result_.verified.clear();
       return true;
     }
-    // Out of time: the answer stands unverified, and says so.
-    partial_ = true;
-    result_.verified.clear();
+    if (done->failure != Failure::kNone) {
+      Lose(state, done->failure, done->detail);
+      return false;
+    }
+    result_.verified = done->method;
+    result_.verified_elements = done->checked;
+    result_.undecided_elements = done->undecided;
     return true;
   }
 
@@ -363,9 +417,11 @@ class Search {
   CandidatePipeline& pipeline_;
   const std::function<void(const BeamProgress&)>& on_progress_;
   absl::Time explore_until_;
-  uint64_t next_id_ = 1;
+  uint64_t next_id_ = 1, next_rank_ = 0;
   bool partial_ = false, cut_off_ = true;
   std::optional<State> unoptimised_, heuristic_;
+  std::vector<State> seeds_;       // those that have a time
+  std::vector<State> duplicates_;  // of the last TimeAll: compiled to another's code
   std::vector<State> best_;
   std::unordered_set<uint64_t> seen_graphs_;
   std::unordered_set<std::string> seen_images_;

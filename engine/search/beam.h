@@ -35,7 +35,8 @@ struct BeamOptions {
   int final_rounds = 10;
   absl::Time deadline =
       absl::InfiniteFuture();  // of the whole search; best so far is returned then
-  // Winners that others found: they are timed with the finalists where they apply.
+  // Winners that others found. Those that apply are seeds: timed first, and again with the finalists
+  // unless they are far behind.
   std::vector<std::vector<Opt>> known;
 };
 
