@@ -154,7 +154,7 @@ absl::StatusOr<FleetOptions> ToFleetOptions(const ServeFlags& flags) {
   options.worker_memory_bytes = flags.worker_memory_mb * kMegabyte;
   options.runner_memory_bytes = flags.runner_memory_mb * kMegabyte;
   options.tasks_per_worker = flags.tasks_per_worker;
-  return options;
+  return ChooseCores(std::move(options));
 }
 
 TunerParts MakeParts(Supervisor& supervisor, const Fleet& fleet, const BeamSearcher& searcher,
@@ -215,6 +215,8 @@ absl::Status Serve(const ServeFlags& flags) {
   BEAMD_ASSIGN_OR_RETURN(const v1::SearchOptions defaults, SearchDefaults(flags));
   BEAMD_ASSIGN_OR_RETURN(const FleetOptions fleet_options, ToFleetOptions(flags));
   const sigset_t signals = BlockSignals();
+  // Before there is a thread: what this process does must not show in the times.
+  BEAMD_RETURN_IF_ERROR(BindToCores(fleet_options.compile_cores));
   // The store first: a second daemon on it must not start a process.
   BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, Store::Open(flags.store));
   std::unique_ptr<CaptureFile> capture;
@@ -223,8 +225,6 @@ absl::Status Serve(const ServeFlags& flags) {
   }
   Supervisor supervisor;
   BEAMD_ASSIGN_OR_RETURN(const Fleet fleet, StartFleet(supervisor, fleet_options));
-  // What this process does must not show in the times.
-  BEAMD_RETURN_IF_ERROR(BindToCores(fleet.compile_cores));
 
   std::vector<TuningDevice> devices;
   for (const FleetDevice& from : fleet.devices) {

@@ -1,6 +1,7 @@
 #include "server/workers/fleet.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,28 +25,30 @@ absl::Status CheckCores(const std::vector<int>& cores, const std::vector<int>& a
 
 }  // namespace
 
-absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& options) {
+absl::StatusOr<FleetOptions> ChooseCores(FleetOptions options) {
   const std::vector<int> allowed = AllowedCores();
   BEAMD_RETURN_IF_ERROR(CheckCores(options.compile_cores, allowed));
   BEAMD_RETURN_IF_ERROR(CheckCores(options.timing_cores, allowed));
-  std::vector<int> timing = options.timing_cores;
+  std::vector<int>& timing = options.timing_cores;
   if (timing.empty()) timing = {allowed.back()};
-  Fleet fleet;
-  fleet.compile_cores = options.compile_cores;
-  if (fleet.compile_cores.empty()) {
+  if (options.compile_cores.empty()) {
     std::copy_if(
-        allowed.begin(), allowed.end(), std::back_inserter(fleet.compile_cores),
+        allowed.begin(), allowed.end(), std::back_inserter(options.compile_cores),
         [&](int core) { return std::find(timing.begin(), timing.end(), core) == timing.end(); });
   }
-  if (fleet.compile_cores.empty()) fleet.compile_cores = allowed;
+  if (options.compile_cores.empty()) options.compile_cores = allowed;
+  return options;
+}
 
+absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& options) {
+  Fleet fleet;
   fleet.worker_count =
-      options.workers > 0 ? options.workers : static_cast<int>(fleet.compile_cores.size());
+      options.workers > 0 ? options.workers : static_cast<int>(options.compile_cores.size());
   fleet.workers =
       supervisor.AddPool({.name = "worker",
                           .children = fleet.worker_count,
                           .args = {options.worker_command},
-                          .cores = fleet.compile_cores,
+                          .cores = options.compile_cores,
                           .memory_limit_bytes = options.worker_memory_bytes,
                           .recycle_bytes = static_cast<int64_t>(
                               static_cast<double>(options.worker_memory_bytes) * kRecycleShare),
@@ -57,7 +60,7 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
         supervisor.AddPool({.name = "runner",
                             .children = 1,
                             .args = {options.runner_command, absl::StrCat("--device=", device)},
-                            .cores = timing,
+                            .cores = options.timing_cores,
                             .memory_limit_bytes = options.runner_memory_bytes}));
   }
   BEAMD_RETURN_IF_ERROR(supervisor.WaitForHello(fleet.workers, options.start_limit).status());
@@ -66,7 +69,8 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
     absl::StatusOr<internal::Hello> hello = supervisor.WaitForHello(runner, options.start_limit);
     status = hello.status();
     if (!status.ok()) continue;
-    fleet.devices.push_back({.description = hello->device(), .runner = runner, .cores = timing});
+    fleet.devices.push_back(
+        {.description = hello->device(), .runner = runner, .cores = options.timing_cores});
   }
   if (fleet.devices.empty()) return status;
   return fleet;

@@ -15,8 +15,7 @@ namespace beamd {
 struct FleetOptions {
   // 0: one for each compile core.
   int workers = 0;
-  // Cores that workers run on, and cores that kernels are timed on; empty: the last core of this
-  // process for timing, the others for compiling, and one for both where there is one only.
+  // Cores that workers run on, and cores that kernels are timed on; see ChooseCores.
   std::vector<int> compile_cores;
   std::vector<int> timing_cores;
   std::vector<std::string> devices = {"cpu:0"};
@@ -39,12 +38,16 @@ struct FleetDevice {
 struct Fleet {
   PoolId workers = 0;
   int worker_count = 0;
-  std::vector<int> compile_cores;
   std::vector<FleetDevice> devices;
 };
 
+// Fills in the cores that `options` leaves open: the last core of this process for timing, the others
+// for compiling, and one for both where there is one only. InvalidArgument for cores that this process
+// may not use. Call it before the process binds itself to the compile cores.
+absl::StatusOr<FleetOptions> ChooseCores(FleetOptions options);
+
 // Starts them all and waits for their hellos. Unavailable where workers don't start, or no device's
-// runner does; InvalidArgument for cores that this process may not use.
+// runner does.
 absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& options);
 
 }  // namespace beamd

@@ -2,13 +2,15 @@
 
 #include <signal.h>
 
-#include <atomic>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cc/client.h"
 #include "gmock/gmock.h"
@@ -175,6 +177,48 @@ TEST_F(DaemonTest, ASearchOutlivesItsWorkerAndItsRunner) {
   const v1::ListDevicesResponse devices = Devices();
   EXPECT_EQ(devices.workers().replaced().at("crash"), 1);
   EXPECT_EQ(devices.devices(0).runners().replaced().at("crash"), 1);
+}
+
+TEST_F(DaemonTest, AQueuedJobSaysThatItLives) {
+  StartDaemon();
+  std::thread first([&] {
+    // Until the second has heard enough.
+    const std::unique_ptr<Client> client = Client::Create(daemon_->address());
+    client
+        ->Tune(Request(MatmulKernel(512), 32), [](const v1::TuneEvent&) { return true; },
+               {.deadline = absl::Now() + absl::Seconds(6)})
+        .IgnoreError();
+  });
+  absl::SleepFor(absl::Seconds(1));
+  int heartbeats = 0;
+  const absl::StatusOr<v1::TuneResult> left =
+      Tune(Request(AddKernel(4096)), [&](const v1::TuneEvent& event) {
+        if (!event.progress().heartbeat()) return true;
+        EXPECT_EQ(event.progress().phase(), v1::PHASE_QUEUED);
+        EXPECT_EQ(event.progress().queue_position(), 1);
+        EXPECT_GT(event.progress().elapsed_s(), 0);
+        return ++heartbeats < 2;
+      });
+  first.join();
+  EXPECT_EQ(heartbeats, 2);
+  EXPECT_EQ(left.status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(DaemonTest, CapturesEveryCandidate) {
+  StartDaemon({"--capture", directory_ + "/capture"});
+  const absl::StatusOr<v1::TuneResult> result = Tune(Request(AddKernel(4096)));
+  ASSERT_TRUE(result.ok()) << result.status();
+  std::ifstream capture(directory_ + "/capture");
+  std::string line;
+  ASSERT_TRUE(std::getline(capture, line));
+  EXPECT_THAT(line, HasSubstr(absl::StrCat("{\"kernel\":\"", result->record().kernel_hash(),
+                                           "\",\"graph\":{\"nodes\":[")));
+  uint64_t timed = 0;
+  while (std::getline(capture, line)) {
+    EXPECT_THAT(line, HasSubstr("\"opts\":\""));
+    timed += absl::StrContains(line, "\"failure\":\"none\"") ? 1 : 0;
+  }
+  EXPECT_EQ(timed, result->record().timed());
 }
 
 TEST_F(DaemonTest, AClientThatLeavesEndsItsJob) {
