@@ -1,7 +1,5 @@
 #include "devices/cpu/device.h"
 
-#include <fstream>
-
 #include "engine/llvm/codegen.h"
 #include "engine/llvm/host.h"
 #include "gmock/gmock.h"
@@ -10,12 +8,6 @@
 
 namespace beamd {
 namespace {
-
-int64_t ResidentPages() {
-  int64_t all = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> all >> resident;
-  return resident;
-}
 
 KernelImage Doubling() {
   ProgramBuilder p;
@@ -34,20 +26,6 @@ TEST(CpuDevice, IsWhatCodeIsGeneratedFor) {
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_EQ((*device)->caps(), HostCaps());
   EXPECT_EQ((*device)->info().features, HostCaps().features);
-}
-
-TEST(CpuDevice, LoadingAndUnloadingLeaksNothing) {
-  const auto device = OpenCpuDevice();
-  ASSERT_TRUE(device.ok()) << device.status();
-  const KernelImage image = Doubling();
-  const auto load = [&](int times) {
-    for (int i = 0; i < times; ++i) ASSERT_TRUE((*device)->Load(image).ok());
-  };
-  load(2000);
-  const int64_t before = ResidentPages();
-  load(20000);
-  // 512 pages are 2 MiB: a hundred bytes a load.
-  EXPECT_LT(ResidentPages() - before, 512);
 }
 
 TEST(CpuDevice, TimesGrowWithTheWork) {
