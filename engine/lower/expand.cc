@@ -628,12 +628,13 @@ class Expander {
       }
     }
     const RangeMask copies = unrolled & ~lanes_.mask;
+    const bool vector = IsVector(value);
     std::vector<UOp> terms;
     for (int64_t i = 0; i < CountOf(copies); ++i) {
       SetDigits(copies, i, digits);
-      terms.push_back(At(value, digits));
+      // Where the lanes agree, an index stands for all of them.
+      terms.push_back(Splat(At(value, digits), vector ? lanes_.count : 1));
     }
-    const bool vector = IsVector(value);
     const DType dtype = u.dtype().WithLanes(vector ? lanes_.count : 1);
     if (terms.empty() || times == 0) {
       return Identity(g_, op, u.dtype().WithLanes(IsVector(u) ? lanes_.count : 1));

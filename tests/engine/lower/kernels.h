@@ -377,6 +377,31 @@ constexpr SmallKernel kSmallKernels[] = {
 %6 = REDUCE_AXIS int32 (%5) ADD axes (1)
 %7 = STORE void (%0, %1, %6)
 %8 = SINK void (%7))"},
+
+    // What is reduced is a condition on the place alone; in some rows it is the same all along.
+    {"SumsOfPlaces", R"(
+%0 = DEFINE_GLOBAL global int64* slot 0
+%1 = VIEW void view[shape (8,1) strides (1,0) offset 0]
+%2 = VIEW void view[shape (8,8) strides (0,0) offset 0 mask (1:7,2:8)]
+%3 = VALID bool (%2)
+%4 = CONST int64 3
+%5 = CONST int64 5
+%6 = WHERE int64 (%3, %4, %5)
+%7 = REDUCE_AXIS int64 (%6) ADD axes (1)
+%8 = STORE void (%0, %1, %7)
+%9 = SINK void (%8))"},
+
+    {"ProductsOfPlaces", R"(
+%0 = DEFINE_GLOBAL global int64* slot 0
+%1 = VIEW void view[shape (8,1) strides (1,0) offset 0]
+%2 = VIEW void view[shape (8,8) strides (0,0) offset 0 mask (1:7,2:8)]
+%3 = VALID bool (%2)
+%4 = CONST int64 3
+%5 = CONST int64 5
+%6 = WHERE int64 (%3, %4, %5)
+%7 = REDUCE_AXIS int64 (%6) MUL axes (1)
+%8 = STORE void (%0, %1, %7)
+%9 = SINK void (%8))"},
 };
 
 }  // namespace beamd::testing
