@@ -1,36 +1,9 @@
 #include "engine/uop/bounded_real.h"
 
-#include <algorithm>
 #include <cfloat>
 #include <cmath>
 
 namespace beamd {
-
-double Unit(Scalar s) {
-  switch (s) {
-    case Scalar::kFloat16:
-      return 0x1p-11;
-    case Scalar::kBFloat16:
-      return 0x1p-8;
-    case Scalar::kFloat32:
-      return 0x1p-24;
-    default:
-      return 0x1p-53;
-  }
-}
-
-double SubnormalUnit(Scalar s) {
-  switch (s) {
-    case Scalar::kFloat16:
-      return 0x1p-25;
-    case Scalar::kBFloat16:
-      return 0x1p-134;
-    case Scalar::kFloat32:
-      return 0x1p-150;
-    default:
-      return 0;  // below what doubles hold
-  }
-}
 
 double MaxFinite(Scalar s) {
   switch (s) {
@@ -45,32 +18,23 @@ double MaxFinite(Scalar s) {
   }
 }
 
-namespace {
+namespace internal {
 
-double Round(double v, Scalar s) {
-  return s == Scalar::kFloat32 ? static_cast<double>(static_cast<float>(v)) : RoundToFloat(v, s);
-}
-
-}  // namespace
-
-BoundedReal Settle(double exact, double propagated, double roundings, Scalar s,
-                   std::initializer_list<BoundedReal> operands) {
-  BoundedReal r{Round(exact, s), BoundedReal::kUnknown};
-  bool known = true, finite = true, precise = true;
+BoundedReal SettleNonFinite(double rounded, double exact, double propagated, double roundings,
+                            Scalar s, std::initializer_list<BoundedReal> operands) {
+  BoundedReal r{rounded, BoundedReal::kUnknown};
+  bool known = true, finite = true, precise = true, may_be_zero = false;
   for (const BoundedReal& o : operands) {
-    known &= o.e < BoundedReal::kUnknown;
+    known &= o.known();
     finite &= std::isfinite(o.v);
     precise &= o.e == 0;
+    may_be_zero |= o.e > 0 && std::abs(o.v) <= o.e;
   }
   if (!known) return r;
-  if (std::isfinite(r.v)) {
-    // u of a subnormal value is less than the rounding that an error before it can turn around.
-    const double unit = Unit(s) * std::abs(r.v);
-    const double rounding = propagated > 0 ? std::max(unit, SubnormalUnit(s)) : unit;
-    const double e = propagated + roundings * rounding;
-    r.e = e < BoundedReal::kUnknown ? e : BoundedReal::kUnknown;
-  } else if (!finite) {
-    r.e = 0;  // an infinite operand decides, whatever the others' errors
+  if (!finite) {
+    // An infinite operand decides whatever the others' errors, but a product with what may be zero or
+    // of either sign, whose propagated error is infinite.
+    r.e = may_be_zero && !(propagated < BoundedReal::kUnknown) ? BoundedReal::kUnknown : 0;
   } else if (std::isfinite(exact)) {
     // Too large for the dtype: certain if it would be with the error too.
     const double e = propagated + roundings * Unit(s) * std::abs(exact);
@@ -81,18 +45,7 @@ BoundedReal Settle(double exact, double propagated, double roundings, Scalar s,
   return r;
 }
 
-BoundedReal Add(BoundedReal a, BoundedReal b, Scalar s) {
-  return Settle(a.v + b.v, a.e + b.e, 1, s, {a, b});
-}
-
-BoundedReal Multiply(BoundedReal a, BoundedReal b, Scalar s) {
-  // An infinity times what may be zero or of either sign.
-  const auto flips = [](BoundedReal inf, BoundedReal x) {
-    return std::isinf(inf.v) && x.e > 0 && std::abs(x.v) <= x.e;
-  };
-  if (flips(a, b) || flips(b, a)) return {a.v * b.v, BoundedReal::kUnknown};
-  return Settle(a.v * b.v, std::abs(a.v) * b.e + std::abs(b.v) * a.e + a.e * b.e, 1, s, {a, b});
-}
+}  // namespace internal
 
 BoundedReal Reciprocal(BoundedReal a, Scalar s) {
   const double e = a.e == 0 ? 0 : 2 * a.e / (a.v * a.v);

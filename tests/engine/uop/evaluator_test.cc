@@ -460,6 +460,10 @@ TEST(EvaluatorError, InfinitiesAreCertainWhereTheyMustBe) {
   EXPECT_FALSE(of("MUL", 1e30, 1e30).undecided);  // far above the greatest float
   EXPECT_FALSE(of("ADD", kInf, 1).undecided);
   EXPECT_FALSE(of("MUL", kInf, 0).undecided);
+  constexpr absl::string_view kAboutZero =
+      "%5 = CONST float32 -2.0\n%6 = ADD float32 (%4, %5)\n%7 = CONST float32 inf\n";
+  EXPECT_FALSE((*OfTwo(absl::StrCat(kAboutZero, "%8 = ADD float32 (%6, %7)\n")))[0].undecided);
+  EXPECT_TRUE((*OfTwo(absl::StrCat(kAboutZero, "%8 = MUL float32 (%6, %7)\n")))[0].undecided);
   EXPECT_FALSE((*Apply("RECIP", Scalar::kFloat32, {F32({0})}))[0].undecided);
   EXPECT_FALSE((*Apply("LOG2", Scalar::kFloat32, {F32({-1})}))[0].undecided);
   EXPECT_TRUE(
