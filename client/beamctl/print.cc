@@ -1,5 +1,6 @@
 #include "client/beamctl/print.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -140,6 +141,13 @@ void PrintRecordForPeople(const v1::Record& record) {
               static_cast<unsigned long long>(record.generation()));
 }
 
+size_t TerminalColumns() {
+  constexpr size_t kOtherwise = 80;
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return known ? size.ws_col : kOtherwise;
+}
+
 std::string FailuresText(const google::protobuf::Map<std::string, uint64_t>& failures) {
   std::vector<std::string> parts;
   for (const auto& [reason, count] : failures) parts.push_back(absl::StrCat(count, " ", reason));
@@ -232,7 +240,9 @@ void ProgressLine::ShowProgress(const v1::TuneProgress& progress) {
   absl::StrAppendFormat(&text, ", %.1f s", progress.elapsed_s());
   if (progress.eta_s() > 0) absl::StrAppendFormat(&text, ", ETA %.1f s", progress.eta_s());
   if (terminal_) {
-    std::fprintf(stderr, "\r\033[K%s: %s", name_.c_str(), text.c_str());
+    // A line that wraps could not be rewritten.
+    const std::string line = absl::StrCat(name_, ": ", text);
+    std::fprintf(stderr, "\r\033[K%s", line.substr(0, TerminalColumns() - 1).c_str());
     dirty_ = true;
   } else {
     std::fprintf(stderr, "%s: %s\n", name_.c_str(), text.c_str());
