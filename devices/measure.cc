@@ -49,7 +49,7 @@ class Sampler {
       }
       if (part_ == slices_ || took >= kPartSeconds) {
         Settle(took);
-        if (run >= options_.warmups) break;
+        if (run + 1 >= options_.warmups) break;
         continue;
       }
       const double grow = std::clamp(kPartSeconds / std::max(took, 1e-7), 2.0, 64.0);
@@ -149,8 +149,10 @@ absl::StatusOr<Measurement> Measure(Device& device, std::span<const Loaded> kern
       // A slow round may be the machine's fault; with others beside it only the caller judges.
       result.cut_off |= out && samplers.size() == 1;
     }
-    const bool enough = round + 1 >= std::min(3, options.rounds);
-    if (result.cut_off || (enough && absl::Now() - start > absl::Seconds(options.bound_s))) break;
+    // Long runs vary little: past four times the bound one more says nothing.
+    const double spent = absl::ToDoubleSeconds(absl::Now() - start);
+    const bool enough = spent > options.bound_s * (round + 1 >= 3 ? 1 : 4);
+    if (result.cut_off || enough) break;
   }
   return result;
 }

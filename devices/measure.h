@@ -28,7 +28,7 @@ struct MeasureOptions {
   double cut_off_s = std::numeric_limits<double>::infinity();
   bool partial = true;  // a part of a long kernel will do
   bool clear_cache = false;
-  // Sampling ends, three rounds done, once it has taken this long altogether.
+  // Sampling ends after three rounds that took this long altogether, or after any that took four times as long.
   double bound_s = 0.1;
 };
 

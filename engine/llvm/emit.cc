@@ -105,6 +105,7 @@ class Emitter {
   }
   Value* Zeroes(Type* type);
   llvm::Align AlignmentOf(UOp access, Scalar s) const;
+  bool IsStreamed(UOp store, llvm::Align align) const;
   BasicBlock* NewBlock() {
     return BasicBlock::Create(context_, "", b_.GetInsertBlock()->getParent());
   }
@@ -550,9 +551,22 @@ absl::Status Emitter::EmitStore(UOp u) {
     }
     Annotate(b_.CreateMaskedStore(value, pointer, align, Get(valid)), index.src(0));
   } else {
-    Annotate(b_.CreateAlignedStore(value, pointer, align), index.src(0));
+    llvm::StoreInst* store = b_.CreateAlignedStore(value, pointer, align);
+    Annotate(store, index.src(0));
+    if (IsStreamed(u, align)) {
+      // LangRef, "nontemporal": a node whose only entry is the i32 1.
+      llvm::Metadata* one = llvm::ConstantAsMetadata::get(b_.getInt32(1));
+      store->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(context_, one));
+    }
   }
   return absl::OkStatus();
+}
+
+// Past the caches, where that is worth it and x86 has an instruction for it: whole aligned vectors.
+bool Emitter::IsStreamed(UOp store, llvm::Align align) const {
+  const int64_t bytes = int64_t{store.src(1).lanes()} * SizeBytes(store.src(1).scalar());
+  return store.id() < program_.streamed.size() && program_.streamed[store.id()] && bytes >= 16 &&
+         align.value() >= static_cast<uint64_t>(std::min<int64_t>(bytes, 64));
 }
 
 void Emitter::FlushStores() {

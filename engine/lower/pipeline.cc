@@ -13,6 +13,7 @@
 #include "engine/lower/linearize.h"
 #include "engine/lower/lower_indexing.h"
 #include "engine/lower/narrow.h"
+#include "engine/lower/streaming.h"
 #include "engine/shape/shape_tracker.h"
 #include "engine/uop/text.h"
 
@@ -104,6 +105,7 @@ absl::StatusOr<LinearProgram> Lower(const Kernel& kernel, UOpGraph& graph,
         absl::StrCat(image.uop_count, " linear operations, the limit is ", options.max_uops));
   }
   DescribeLaunch(kernel.ast(), image);
+  MarkStreamedStores(program);
   if (program.slice_range) image.slices = SInt(program.slice_range.src(0)).max();
   return program;
 }

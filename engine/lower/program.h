@@ -46,6 +46,8 @@ struct LinearProgram {
   // Where each LOAD's and STORE's index is a multiple of this many elements, by op id; absent: 1.
   // (index alignment; buffers themselves are aligned to 64 bytes)
   std::vector<int32_t> index_alignment;
+  // By op id: STOREs that may bypass the caches. Empty: none.
+  std::vector<bool> streamed;
   // buffers, variables, slices, uop_count, compute_ops, bytes are filled in; code and entry are
   // not.
   KernelImage image;

@@ -26,6 +26,11 @@ constexpr int kTimesInFlight = 2;
 // Of the time that is left, what the final runs and the check may need.
 constexpr double kFinalShare = 0.3;
 
+// What was slower in the search by more than this has no chance in the final runs; the heuristics' kernel, which the
+// winner is held against, is given more.
+constexpr double kFinalistRatio = 1.25;
+constexpr double kRivalRatio = 2;
+
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct State {
@@ -280,9 +285,11 @@ class Search {
       return absl::FailedPreconditionError(
           absl::StrCat("no candidate survived: ", FailureSummary()));
     }
-    std::vector<State> finalists(
-        best_.begin(),
-        best_.begin() + static_cast<ptrdiff_t>(std::min<size_t>(best_.size(), options_.finalists)));
+    std::vector<State> finalists;
+    for (const State& s : best_) {
+      if (static_cast<int>(finalists.size()) == std::max(options_.finalists, 1)) break;
+      if (s.seconds <= best_[0].seconds * kFinalistRatio) finalists.push_back(s);
+    }
     const auto is_there = [&](const State& s) {
       return std::any_of(finalists.begin(), finalists.end(),
                          [&](const State& f) { return f.image == s.image; });
