@@ -13,7 +13,8 @@
 namespace beamd {
 namespace {
 
-// Long enough that the clock's and the call's cost are below a percent, short enough for thousands of candidates.
+// Long enough that the clock's and the call's cost are below a percent, short enough for thousands
+// of candidates.
 constexpr double kPartSeconds = 1.5e-3;
 constexpr double kShortestSample = 30e-6;
 constexpr int64_t kMostRepeats = 1000;

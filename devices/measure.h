@@ -1,8 +1,9 @@
 // How long kernels take on a device, believably and without wasting the device's time.
 //
-// A sample is a number of slices of the outermost loop, scaled to all of them: as many as fill a millisecond or two, another
-// part of the kernel each time so that a part that stays in the cache doesn't flatter; or several launches of a kernel that is
-// over in microseconds. A candidate that is certain to be slower than `cut_off` is left after the first sample that says so.
+// A sample is a number of slices of the outermost loop, scaled to all of them: as many as fill a
+// millisecond or two, another part of the kernel each time so that a part that stays in the cache
+// doesn't flatter; or several launches of a kernel that is over in microseconds. A candidate that
+// is certain to be slower than `cut_off` is left after the first sample that says so.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ struct MeasureOptions {
   double cut_off_s = std::numeric_limits<double>::infinity();
   bool partial = true;  // a part of a long kernel will do
   bool clear_cache = false;
-  // Sampling ends after three rounds that took this long altogether, or after any that took four times as long.
+  // Sampling ends after three rounds that took this long altogether, or after any that took four
+  // times as long.
   double bound_s = 0.1;
 };
 
@@ -42,8 +44,9 @@ struct Loaded {
   const KernelImage* image = nullptr;
 };
 
-// The images belong to one kernel and share its buffers; with several, rounds are interleaved. Variables take the middle of
-// their bounds. Internal where a time isn't positive and finite; the device's own errors.
+// The images belong to one kernel and share its buffers; with several, rounds are interleaved.
+// Variables take the middle of their bounds. Internal where a time isn't positive and finite; the
+// device's own errors.
 absl::StatusOr<Measurement> Measure(Device& device, std::span<const Loaded> kernels,
                                     std::span<Buffer* const> buffers,
                                     const MeasureOptions& options);

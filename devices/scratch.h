@@ -13,8 +13,9 @@
 
 namespace beamd {
 
-// Writes `count` elements of `scalar` to `out`: floats in [-1, 1) on a grid of 2^-23 (so none is denormal), integers in
-// [-100, 100] or [0, 200], bool 0 or 1; a function of seed, slot and place alone.
+// Writes `count` elements of `scalar` to `out`: floats in [-1, 1) on a grid of 2^-23 (so none is
+// denormal), integers in [-100, 100] or [0, 200], bool 0 or 1; a function of seed, slot and place
+// alone.
 void FillSeeded(Scalar scalar, int64_t count, int32_t slot, uint64_t seed, void* out);
 
 // Not thread-safe. The device must outlive it.
@@ -30,8 +31,8 @@ class ScratchBuffers {
 
   // In the order of KernelImage::buffers, for Launch.
   std::span<Buffer* const> pointers() const { return pointers_; }
-  // Puts back what written buffers held at first: seeded values where the kernel reads them too, else a pattern
-  // that no kernel stores by accident (every bit set: NaN, -1).
+  // Puts back what written buffers held at first: seeded values where the kernel reads them too,
+  // else a pattern that no kernel stores by accident (every bit set: NaN, -1).
   absl::Status Reset();
   // What buffer i held at first: all of its elements, made anew.
   std::string Initial(size_t i) const;
@@ -39,7 +40,8 @@ class ScratchBuffers {
   absl::Status CheckGuards() const;
   // The elements of buffer i as they are now.
   absl::StatusOr<std::string> Content(size_t i) const;
-  // The same without a copy where the host reaches the memory: valid until the buffer changes. Else `storage` holds it.
+  // The same without a copy where the host reaches the memory: valid until the buffer changes. Else
+  // `storage` holds it.
   absl::StatusOr<const void*> View(size_t i, std::string& storage) const;
 
  private:

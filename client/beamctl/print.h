@@ -19,8 +19,8 @@ google::protobuf::Duration ToProto(absl::Duration duration);
 // "UPCAST(0, 4) NOLOCALS", as ToString(Opt) prints them; "-" and nothing are no opts.
 absl::StatusOr<std::vector<v1::Opt>> ParseOpts(const std::string& text);
 
-// The progress of one search on standard error: one line rewritten on a terminal, plain lines where it is
-// none, and nothing beside JSON.
+// The progress of one search on standard error: one line rewritten on a terminal, plain lines where
+// it is none, and nothing beside JSON.
 class ProgressLine {
  public:
   ProgressLine(std::string name, bool json);

@@ -89,8 +89,8 @@ absl::StatusOr<v1::Graph> ParseTextForm(absl::string_view text) {
 }  // namespace
 
 absl::StatusOr<v1::Graph> ParseGraph(absl::string_view bytes) {
-  // The tag of a node's op is a control character, which no text holds; and what text begins with may
-  // be the length of a binary graph's first node.
+  // The tag of a node's op is a control character, which no text holds; and what text begins with
+  // may be the length of a binary graph's first node.
   const bool binary = std::any_of(bytes.begin(), bytes.end(), [](unsigned char c) {
     return absl::ascii_iscntrl(c) && !absl::ascii_isspace(c);
   });

@@ -10,8 +10,9 @@
 namespace beamd {
 
 // The graph that `bytes` hold. What they are is seen from them: bytes that no text holds are
-// protobuf's binary form; protobuf's JSON begins with a brace, the text form (engine/uop/text.h) with
-// a `%` or a comment, protobuf's text format with a field's name. InvalidArgument where they are none.
+// protobuf's binary form; protobuf's JSON begins with a brace, the text form (engine/uop/text.h)
+// with a `%` or a comment, protobuf's text format with a field's name. InvalidArgument where they
+// are none.
 absl::StatusOr<v1::Graph> ParseGraph(absl::string_view bytes);
 
 // "-" is standard input; a gzipped file is unpacked. NotFound without the file.

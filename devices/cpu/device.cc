@@ -66,8 +66,8 @@ std::string CpuInfo(absl::string_view key) {
   return "";
 }
 
-// The largest cache of core 0 as the kernel describes it ("32768K"): sysconf believes what a virtual
-// machine says of the whole socket. 0 where it says nothing.
+// The largest cache of core 0 as the kernel describes it ("32768K"): sysconf believes what a
+// virtual machine says of the whole socket. 0 where it says nothing.
 int64_t LastLevelCacheBytes() {
   int64_t largest = 0;
   for (int i = 0; i < 8; ++i) {

@@ -30,8 +30,8 @@ class CommandLine {
   // "0,2,3".
   void Add(std::string name, std::vector<int>* value, std::string help);
 
-  // Sets what `args` says and returns what is no flag, in order; all behind "--" is. InvalidArgument
-  // for a flag that isn't known or a value that isn't one.
+  // Sets what `args` says and returns what is no flag, in order; all behind "--" is.
+  // InvalidArgument for a flag that isn't known or a value that isn't one.
   absl::StatusOr<std::vector<std::string>> Parse(const std::vector<std::string>& args) const;
   // Whether the flag was in the last Parse.
   bool Given(const std::string& name) const;

@@ -56,7 +56,8 @@ int64_t MaxInt(Scalar s);
 int64_t WrapInt(int64_t value, Scalar s);
 // `value` rounded to the nearest value of a float scalar, ties to even; NaN stays NaN.
 double RoundToFloat(double value, Scalar s);
-// Elements in memory, little-endian: floats (a store rounds), and integers and bool (a store wraps).
+// Elements in memory, little-endian: floats (a store rounds), and integers and bool (a store
+// wraps).
 double LoadFloat(const void* at, Scalar s);
 void StoreFloat(double value, Scalar s, void* at);
 int64_t LoadInt(const void* at, Scalar s);

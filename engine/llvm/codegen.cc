@@ -60,9 +60,9 @@ struct Attempt {
   absl::Status status;
 };
 
-// LLVM's pipeline from IR to a file, built once a machine: building it costs a third of what a small
-// kernel takes to compile. Every pass resets itself for the next module; that the bytes are those of
-// a fresh pipeline is tested.
+// LLVM's pipeline from IR to a file, built once a machine: building it costs a third of what a
+// small kernel takes to compile. Every pass resets itself for the next module; that the bytes are
+// those of a fresh pipeline is tested.
 struct FilePasses {
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream{bytes};

@@ -13,9 +13,9 @@
 
 namespace beamd {
 
-// What EmitModule's IR goes through before instruction selection. kDefault is the one to use: merging
-// of equal values. The others are for the benchmark that chose it: kShort also combines and hoists,
-// which the lowering has done already; kO2 is LLVM's own.
+// What EmitModule's IR goes through before instruction selection. kDefault is the one to use:
+// merging of equal values. The others are for the benchmark that chose it: kShort also combines and
+// hoists, which the lowering has done already; kO2 is LLVM's own.
 enum class PassPipeline { kDefault, kShort, kO2 };
 
 struct CodegenOptions {

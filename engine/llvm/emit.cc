@@ -243,8 +243,8 @@ void Emitter::MakeEntry() {
   MakeScopes();
 }
 
-// Reads of a buffer that is never written need no scope: they are invariant. Between buffers that are
-// written a scope each says that they don't overlap.
+// Reads of a buffer that is never written need no scope: they are invariant. Between buffers that
+// are written a scope each says that they don't overlap.
 void Emitter::MakeScopes() {
   const std::vector<KernelImage::Buffer>& buffers = program_.image.buffers;
   scopes_.resize(buffers.size());

@@ -1,8 +1,8 @@
 // Turns a linear program into LLVM IR for a CPU: one function, the entry.
 //
-// That slots don't overlap is said on the accesses: reads of a buffer that the kernel never writes are
-// invariant, those of written ones carry alias scopes. So LLVM keeps in registers and hoists what it
-// could not behind pointers loaded out of an array.
+// That slots don't overlap is said on the accesses: reads of a buffer that the kernel never writes
+// are invariant, those of written ones carry alias scopes. So LLVM keeps in registers and hoists
+// what it could not behind pointers loaded out of an array.
 //
 // In:    a program as engine/lower/program.h defines it; a module with the target's data layout.
 // Out:   define void @kernel(ptr buffers, ptr variables, i64 begin, i64 end). No allocas, no calls

@@ -37,7 +37,8 @@ constexpr std::array kExp2D = {0x1.62e42fefa39efp-1,  0x1.ebfbdff82c58ep-3,  0x1
 constexpr std::array kLog2F = {0x1.715476p+0, -0x1.71546ep-1, 0x1.ec7244p-2, -0x1.715d3ep-2,
                                0x1.272752p-2, -0x1.e9b1c2p-3, 0x1.ae6064p-3, -0x1.9ab604p-3,
                                0x1.411c4ap-3, -0x1.b0a0bep-5};
-// (2 atanh(s) / s - 2) / s^2 in s^2 up to ((sqrt(2) - 1) / (sqrt(2) + 1))^2 [2^-58.5 of the first term]
+// (2 atanh(s) / s - 2) / s^2 in s^2 up to ((sqrt(2) - 1) / (sqrt(2) + 1))^2 [2^-58.5 of the first
+// term]
 constexpr std::array kAtanhD = {0x1.5555555555593p-1, 0x1.999999997f9f8p-2, 0x1.249249422a433p-2,
                                 0x1.c71c51d7d6c86p-3, 0x1.746649ac2010cp-3, 0x1.39a0962518e4fp-3,
                                 0x1.2f11761068be1p-3};
@@ -152,7 +153,8 @@ std::pair<Value*, Value*> Maths::Product(Value* x, Value* y) {
   return {p, b_.CreateFAdd(e, b_.CreateFMul(xl, yl))};
 }
 
-// 2^x = 2^n 2^r with n the nearest integer: adding 1.5 times a power of two leaves it in the low bits.
+// 2^x = 2^n 2^r with n the nearest integer: adding 1.5 times a power of two leaves it in the low
+// bits.
 Value* Maths::Exp2(Value* x) {
   const double magic = is_double_ ? 0x1.8p52 : 0x1.8p23;
   const uint64_t magic_bits = is_double_ ? std::bit_cast<uint64_t>(magic)
@@ -197,8 +199,8 @@ Value* Maths::Log2F(Value* x) {
   return Mad(f, Polynomial(f, kLog2F), exponent);
 }
 
-// log(1 + f) = f - (f^2/2 - s (f^2/2 + R)), s = f/(2 + f), R = 2 atanh(s)/s - 2: kept as a sum of two,
-// times 1/ln 2 as a sum of two.
+// log(1 + f) = f - (f^2/2 - s (f^2/2 + R)), s = f/(2 + f), R = 2 atanh(s)/s - 2: kept as a sum of
+// two, times 1/ln 2 as a sum of two.
 Value* Maths::Log2D(Value* x) {
   constexpr double kInverseLn2Hi = 0x1.71547652b82fep+0;
   constexpr double kInverseLn2Lo = 0x1.777d0ffda0d24p-56;
@@ -229,8 +231,8 @@ Value* Maths::Log2D(Value* x) {
 Value* Maths::SinKernel(Value* hi, Value* lo) {
   Value* z = b_.CreateFMul(hi, hi);
   if (!is_double_) {
-    // Where the sine is 1 an error of two steps below is one step above, and a sine above 1 is worse
-    // than its error: clamped, all of [0, pi/2] is within 1.7 ulp (tried on every value).
+    // Where the sine is 1 an error of two steps below is one step above, and a sine above 1 is
+    // worse than its error: clamped, all of [0, pi/2] is within 1.7 ulp (tried on every value).
     Value* s = Mad(b_.CreateFMul(z, hi), Polynomial(z, kSinF), hi);
     s = b_.CreateSelect(b_.CreateFCmpOGT(s, F(1)), F(1), s);
     return b_.CreateSelect(b_.CreateFCmpOLT(s, F(-1)), F(-1), s);
@@ -243,8 +245,8 @@ Value* Maths::SinKernel(Value* hi, Value* lo) {
 
 Value* Maths::Sin(Value* x) { return is_double_ ? SinD(x) : SinF(x); }
 
-// x = n pi + r; sin(x) = (-1)^n sin(r). pi is a sum of parts whose products with n are exact enough;
-// all of them positive, so that -0 stays -0.
+// x = n pi + r; sin(x) = (-1)^n sin(r). pi is a sum of parts whose products with n are exact
+// enough; all of them positive, so that -0 stays -0.
 Value* Maths::SinF(Value* x) {
   Value* r = nullptr;
   Value* parity = nullptr;
@@ -356,8 +358,8 @@ Function* Maths::LargeSin() {
   return f;
 }
 
-// x = m 2^e, m an integer of 24 bits. Of 1/pi only the bits from weight 2^-e on matter modulo 2; 64 of
-// them leave x/pi modulo 2 with 39 bits behind the point, in units of 2^-63.
+// x = m 2^e, m an integer of 24 bits. Of 1/pi only the bits from weight 2^-e on matter modulo 2; 64
+// of them leave x/pi modulo 2 with 39 bits behind the point, in units of 2^-63.
 void Maths::BodyOfLargeSinF(Function* f) {
   constexpr int kCount = 255 - kFirstLargeExponentF;
   std::array<uint64_t, kCount> windows{};
@@ -390,8 +392,8 @@ void Maths::BodyOfLargeSinF(Function* f) {
   b_.CreateRet(b_.CreateSelect(finite, s, F(std::numeric_limits<double>::quiet_NaN())));
 }
 
-// As for float32, with 192 bits of 1/pi: a float64 comes within 2^-62 of a multiple of pi, and that much
-// of x/pi may be zeroes.
+// As for float32, with 192 bits of 1/pi: a float64 comes within 2^-62 of a multiple of pi, and that
+// much of x/pi may be zeroes.
 void Maths::BodyOfLargeSinD(Function* f) {
   llvm::GlobalVariable* table = Table("inverse.pi", kInversePi);
   Value* x = f->getArg(0);

@@ -1,8 +1,8 @@
 // EXP2, LOG2 and SIN of float32 and float64, as straight-line vector code over own polynomials.
 //
-// Bounds (SEMANTICS.md): 2 ulp over the whole range, sub-normals, infinities and NaN included; SIN of
-// float32 within 1e-7 near its zeros. The same code on every target with one polynomial each, so an
-// answer doesn't depend on a machine's math library.
+// Bounds (SEMANTICS.md): 2 ulp over the whole range, sub-normals, infinities and NaN included; SIN
+// of float32 within 1e-7 near its zeros. The same code on every target with one polynomial each, so
+// an answer doesn't depend on a machine's math library.
 //
 // Only SIN branches: arguments too large for the short range reduction (past 2^16 for float32, 2^19
 // for float64) go through an internal function that reduces them with as many bits of 1/pi as they

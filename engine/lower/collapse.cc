@@ -40,8 +40,8 @@ std::optional<Linear> LinearIn(UOp u, UOp range) {
   return linear;
 }
 
-// Where a conjunction holds along a range: from the largest of `lower` to the smallest of `upper`, if `always`
-// holds.
+// Where a conjunction holds along a range: from the largest of `lower` to the smallest of `upper`,
+// if `always` holds.
 struct Interval {
   UOp lower, upper;  // int64
   UOp always;        // null: true
@@ -61,7 +61,8 @@ bool Narrow(UOp clause, UOp range, Interval& interval) {
   if (DependsOn(bound, range)) return false;
   const std::optional<Linear> left = LinearIn(less.src(0), range);
   if (!left || left->a == 0) return false;
-  // The numerators are clamped at 0, where the bound is 0 whatever the sign, so that division need not floor.
+  // The numerators are clamped at 0, where the bound is 0 whatever the sign, so that division need
+  // not floor.
   const UOp zero = bound.ConstLike(0);
   UOp limit;
   if (left->a > 0) {
@@ -119,8 +120,8 @@ bool IsLoop(UOp range) { return range.data<RangeArg>().kind == RangeArg::Kind::k
 
 bool IsSum(UOp u) { return u.is(Op::kReduce) && u.data<ReduceArg>().op == Op::kAdd; }
 
-// The sum of src[0] over the ranges behind it, which `sum` is. `shares_loops`: another reduction runs in
-// them too, so that they are all left or all gone.
+// The sum of src[0] over the ranges behind it, which `sum` is. `shares_loops`: another reduction
+// runs in them too, so that they are all left or all gone.
 UOp Collapsed(UOp sum, const std::vector<UOp>& src, bool shares_loops) {
   std::vector<UOp> left = {src[0]};
   bool loops_left = false, loops_gone = false;

@@ -267,8 +267,9 @@ class Expander {
     return instances_[key] = Simplify(done[expression]);
   }
 
-  // An index or a condition as a value: a vector only where it varies along the lanes once everything known is used.
-  // The clauses of a conjunction are taken one by one, so that those that don't vary stay scalar.
+  // An index or a condition as a value: a vector only where it varies along the lanes once
+  // everything known is used. The clauses of a conjunction are taken one by one, so that those that
+  // don't vary stay scalar.
   UOp IndexAt(UOp u, const Digits& digits) {
     if (a_.DepsOf(u) == 0) return u;
     if (!u.is(Op::kAnd)) return AsLanes(Instantiate(u, ~lanes_.mask, digits));
@@ -284,7 +285,8 @@ class Expander {
     return scalars ? Splat(scalars, lanes_.count) & vectors : vectors;
   }
 
-  // A vector of the expression's values along the lanes; the expression itself where no lane's range is in it.
+  // A vector of the expression's values along the lanes; the expression itself where no lane's
+  // range is in it.
   UOp AsLanes(UOp expression) {
     if (lanes_.count == 1) return expression;
     if (const auto it = as_lanes_.find(expression); it != as_lanes_.end()) return it->second;

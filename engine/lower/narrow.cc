@@ -63,7 +63,8 @@ class Narrower {
     return FitsInt32(range_[u.id()]);
   }
 
-  // Of all lanes together, from those of the operands. They fit 32 bits, so nothing here overflows 64.
+  // Of all lanes together, from those of the operands. They fit 32 bits, so nothing here overflows
+  // 64.
   Bounds VectorBounds(UOp u) const {
     if (u.is(Op::kVConst)) {
       const auto [lo, hi] = std::ranges::minmax_element(u.data<LanesArg>().lanes);

@@ -25,7 +25,8 @@ struct LowerOptions {
   std::vector<std::pair<absl::string_view, absl::Duration>>* timings = nullptr;
 };
 
-// Names that LowerOptions::dump knows, in order: "ast", "index", "collapse", "expand", "narrow", "linear".
+// Names that LowerOptions::dump knows, in order: "ast", "index", "collapse", "expand", "narrow",
+// "linear".
 std::span<const absl::string_view> LowerPassNames();
 
 // Lowers `kernel` for its target. The program's nodes live in `graph`, which starts empty.

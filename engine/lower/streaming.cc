@@ -41,7 +41,8 @@ void MarkStreamedStores(LinearProgram& program) {
     int64_t step = 0, lanes = 0;
     std::vector<UOp> stores;
   };
-  // By innermost loop and slot. A guarded store leaves gaps; so does a loop that steps further than it stores.
+  // By innermost loop and slot. A guarded store leaves gaps; so does a loop that steps further than
+  // it stores.
   std::map<std::pair<uint32_t, int32_t>, Group> groups;
   std::vector<UOp> loops;
   for (const UOp u : program.ops) {

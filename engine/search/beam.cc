@@ -26,8 +26,8 @@ constexpr int kTimesInFlight = 2;
 // Of the time that is left, what the final runs and the check may need.
 constexpr double kFinalShare = 0.3;
 
-// What was slower in the search by more than this has no chance in the final runs; the heuristics' kernel, which the
-// winner is held against, is given more.
+// What was slower in the search by more than this has no chance in the final runs; the heuristics'
+// kernel, which the winner is held against, is given more.
 constexpr double kFinalistRatio = 1.25;
 constexpr double kRivalRatio = 2;
 
@@ -155,7 +155,8 @@ class Search {
     progress_.candidate = nullptr;
   }
 
-  // Compiles and times all; those that have a time come back. Gives up early when the search is stopped.
+  // Compiles and times all; those that have a time come back. Gives up early when the search is
+  // stopped.
   absl::StatusOr<std::vector<State>> TimeAll(std::vector<Kernel> kernels) {
     progress_.done = 0;
     progress_.total = static_cast<int64_t>(kernels.size());
@@ -294,8 +295,8 @@ class Search {
       return std::any_of(finalists.begin(), finalists.end(),
                          [&](const State& f) { return f.image == s.image; });
     };
-    // The heuristics' kernel, and the seeds that a test launch doesn't rule out: whatever wins isn't slower
-    // than they are.
+    // The heuristics' kernel, and the seeds that a test launch doesn't rule out: whatever wins
+    // isn't slower than they are.
     for (const State& seed : seeds_) {
       const bool close = seed.seconds <= best_[0].seconds * options_.early_stop_factor;
       const bool heuristic = heuristic_ && seed.image == heuristic_->image;
@@ -342,7 +343,8 @@ class Search {
         absl::StrCat("every finalist failed or gave a wrong answer: ", FailureSummary()));
   }
 
-  // Interleaved runs of all, at full size. One that fails is left out; empty if there are no times to be had.
+  // Interleaved runs of all, at full size. One that fails is left out; empty if there are no times
+  // to be had.
   std::vector<std::vector<double>> TimeFinalists(std::vector<State>& finalists) {
     while (!finalists.empty()) {
       TimeTask task;

@@ -1,10 +1,11 @@
-// Beam search over opt lists: compiles and times what the legal actions lead to, keeps the best few,
-// goes on while they get better.
+// Beam search over opt lists: compiles and times what the legal actions lead to, keeps the best
+// few, goes on while they get better.
 //
-// Rules and defaults are the seeds' (tinygrad 0.10.0 engine/search.py, beam_search). Beyond them: the heuristics' kernel
-// joins the beam after the first round; states that different orders lead to are compiled once; compiling and timing
-// overlap; the finalists are timed again at full size, interleaved, and the winner's answer is checked. So the
-// result is never slower than the heuristics' or the unoptimised kernel, and never wrong where an oracle could tell.
+// Rules and defaults are the seeds' (tinygrad 0.10.0 engine/search.py, beam_search). Beyond them:
+// the heuristics' kernel joins the beam after the first round; states that different orders lead to
+// are compiled once; compiling and timing overlap; the finalists are timed again at full size,
+// interleaved, and the winner's answer is checked. So the result is never slower than the
+// heuristics' or the unoptimised kernel, and never wrong where an oracle could tell.
 #pragma once
 
 #include <array>
@@ -35,8 +36,8 @@ struct BeamOptions {
   int final_rounds = 10;
   absl::Time deadline =
       absl::InfiniteFuture();  // of the whole search; best so far is returned then
-  // Winners that others found. Those that apply are seeds: timed first, and again with the finalists
-  // unless they are far behind.
+  // Winners that others found. Those that apply are seeds: timed first, and again with the
+  // finalists unless they are far behind.
   std::vector<std::vector<Opt>> known;
 };
 
@@ -79,9 +80,10 @@ struct BeamResult {
   bool partial = false;  // the deadline or a cancel ended it early
 };
 
-// Searches with `pipeline`, which belongs to the search until it returns; `on_progress` is called on this thread.
-// DeadlineExceeded or Cancelled if that came before any candidate had a time; FailedPrecondition naming what happened if
-// nothing survived. `kernel` is fresh: no opt is applied to it.
+// Searches with `pipeline`, which belongs to the search until it returns; `on_progress` is called
+// on this thread. DeadlineExceeded or Cancelled if that came before any candidate had a time;
+// FailedPrecondition naming what happened if nothing survived. `kernel` is fresh: no opt is applied
+// to it.
 absl::StatusOr<BeamResult> BeamSearch(const Kernel& kernel, const BeamOptions& options,
                                       CandidatePipeline& pipeline,
                                       const std::function<void(const BeamProgress&)>& on_progress);

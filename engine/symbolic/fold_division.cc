@@ -12,8 +12,8 @@
 namespace beamd {
 namespace {
 
-// Adds the least multiple of c that keeps the sum from being negative. False where that, or that the
-// sum doesn't wrap then, isn't known.
+// Adds the least multiple of c that keeps the sum from being negative. False where that, or that
+// the sum doesn't wrap then, isn't known.
 bool LiftToNonNegative(LinearForm& sum, int64_t c, UOpGraph& graph) {
   BoundsTable& table = SymbolicMemo::Of(graph).bounds();
   const std::optional<SumRange> range = RangeOf(sum, table);

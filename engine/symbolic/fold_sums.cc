@@ -103,8 +103,8 @@ UOp TakeDivModPair(LinearForm& sum) {
   return nullptr;
 }
 
-// Takes k * (x // n + (x + 1) // n + ... + (x + n - 1) // n) out of the sum and gives back k * x: an
-// unrolled count. Summands that are always 0 may be missing. Null if there is no such run.
+// Takes k * (x // n + (x + 1) // n + ... + (x + n - 1) // n) out of the sum and gives back k * x:
+// an unrolled count. Summands that are always 0 may be missing. Null if there is no such run.
 UOp TakeUnrolledDivs(LinearForm& sum, BoundsTable& table) {
   constexpr int64_t kMaxRun = 64;
   struct Div {

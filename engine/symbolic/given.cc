@@ -73,8 +73,8 @@ std::vector<Fact> FactsOf(UOp valid) {
   return facts;
 }
 
-// u by cases: where a sum of non-negative terms is at least 1, one of them is. If every case has the
-// same answer, it is the answer.
+// u by cases: where a sum of non-negative terms is at least 1, one of them is. If every case has
+// the same answer, it is the answer.
 UOp SimplifyByCases(UOp u, const std::vector<Fact>& facts) {
   // Bounds change nothing in a plain sum.
   static constexpr OpSet kDecided =

@@ -44,8 +44,8 @@ UOp SimplifyValid(UOp valid);
 // Operands of a tree of one associative op, left to right; {u} if its root is another op.
 std::vector<UOp> SplitAssociative(UOp u, Op op);
 
-// The largest known constant that divides every value of u; at least 1. Looks into remainders, maxima
-// and selections too, unlike 0.10.0 const_factor.
+// The largest known constant that divides every value of u; at least 1. Looks into remainders,
+// maxima and selections too, unlike 0.10.0 const_factor.
 int64_t ConstFactor(UOp u);
 
 // u / v where v divides it exactly, else nullopt (0.10.0: divides).

@@ -32,8 +32,8 @@ BoundedReal SettleNonFinite(double rounded, double exact, double propagated, dou
   }
   if (!known) return r;
   if (!finite) {
-    // An infinite operand decides whatever the others' errors, but a product with what may be zero or
-    // of either sign, whose propagated error is infinite.
+    // An infinite operand decides whatever the others' errors, but a product with what may be zero
+    // or of either sign, whose propagated error is infinite.
     r.e = may_be_zero && !(propagated < BoundedReal::kUnknown) ? BoundedReal::kUnknown : 0;
   } else if (std::isfinite(exact)) {
     // Too large for the dtype: certain if it would be with the error too.

@@ -1,7 +1,7 @@
 // Floats with the error that SEMANTICS "Equal" gives them.
 //
-// The table's rules, and what it leaves open: an infinity or NaN that the operands make certain has error
-// 0, so that it is compared and not skipped; one that they don't, an infinite error.
+// The table's rules, and what it leaves open: an infinity or NaN that the operands make certain has
+// error 0, so that it is compared and not skipped; one that they don't, an infinite error.
 #pragma once
 
 #include <algorithm>
@@ -44,9 +44,9 @@ BoundedReal SettleNonFinite(double rounded, double exact, double propagated, dou
                             Scalar s, std::initializer_list<BoundedReal> operands);
 }  // namespace internal
 
-// The result of an op of dtype `s`. `exact`: its value before rounding; `propagated`: the error that
-// comes from the operands, not finite if one of theirs isn't; `roundings`: how many u of its value are
-// added.
+// The result of an op of dtype `s`. `exact`: its value before rounding; `propagated`: the error
+// that comes from the operands, not finite if one of theirs isn't; `roundings`: how many u of its
+// value are added.
 inline BoundedReal Settle(double exact, double propagated, double roundings, Scalar s,
                           std::initializer_list<BoundedReal> operands) {
   const double v = s == Scalar::kFloat32 ? static_cast<double>(static_cast<float>(exact))

@@ -1,7 +1,7 @@
 // What a kernel means, computed the plain way: an oracle for everything that makes kernels fast.
 //
-// Implements SEMANTICS "Values", "Memory" and "Equal": each node's value is rounded to its dtype, and
-// a first-order error goes with each float, so that results of another order of summing can be
+// Implements SEMANTICS "Values", "Memory" and "Equal": each node's value is rounded to its dtype,
+// and a first-order error goes with each float, so that results of another order of summing can be
 // told from wrong ones. It shares no code with lowering and none with engine/shape.
 //
 // In: a kernel that VerifyKernel accepts. About 20 ns a node and point.
@@ -44,15 +44,15 @@ struct EvalInputs {
 // Not thread-safe; borrows what the inputs point to.
 class Evaluator {
  public:
-  // InvalidArgument for a graph that is no kernel, a variable without value, a buffer that is absent
-  // or of another dtype; ResourceExhausted for one too tangled to plan.
+  // InvalidArgument for a graph that is no kernel, a variable without value, a buffer that is
+  // absent or of another dtype; ResourceExhausted for one too tangled to plan.
   static absl::StatusOr<Evaluator> Create(UOp sink, EvalInputs inputs);
   Evaluator(Evaluator&&) noexcept;
   Evaluator& operator=(Evaluator&&) noexcept;
   ~Evaluator();
 
-  // The elements that slot `slot` has at `elements` after the kernel; one that it doesn't write keeps
-  // its content. OutOfRange where the kernel or `elements` leave a buffer.
+  // The elements that slot `slot` has at `elements` after the kernel; one that it doesn't write
+  // keeps its content. OutOfRange where the kernel or `elements` leave a buffer.
   absl::StatusOr<std::vector<EvalValue>> Evaluate(uint64_t slot, std::span<const int64_t> elements);
   absl::StatusOr<std::vector<EvalValue>> EvaluateAll(uint64_t slot);
 

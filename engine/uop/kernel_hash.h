@@ -1,5 +1,5 @@
-// The name of a kernel: a digest of what it computes, over structure and never over wire bytes. Keys
-// of records begin with it, so it must not change: a golden file holds samples.
+// The name of a kernel: a digest of what it computes, over structure and never over wire bytes.
+// Keys of records begin with it, so it must not change: a golden file holds samples.
 #pragma once
 
 #include "engine/base/hash.h"
@@ -7,8 +7,8 @@
 
 namespace beamd {
 
-// The graph under `u` in its canonical form, made in `graph` (which may be u's own). Two graphs that
-// are the same kernel have the same node here:
+// The graph under `u` in its canonical form, made in `graph` (which may be u's own). Two graphs
+// that are the same kernel have the same node here:
 //   * views have stride 0 on axes of size 1, and no mask that covers the whole shape;
 //   * the sizes that a VIEW takes from sources stand in the order in which it uses them;
 //   * a buffer's stated size is dropped where every access is proven to stay inside it, since it

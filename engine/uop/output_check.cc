@@ -40,7 +40,8 @@ double FloatAt(const void* data, Scalar s, int64_t i) {
   }
 }
 
-// Elements of got that differ from the reference by more than `tolerance`, the worst first, at most `most`.
+// Elements of got that differ from the reference by more than `tolerance`, the worst first, at most
+// `most`.
 template <typename Difference>
 std::vector<int64_t> Worst(int64_t elements, double tolerance, int64_t most,
                            Difference difference) {
@@ -158,7 +159,8 @@ class Checker {
     return sample;
   }
 
-  // `tolerance`, if given: twice twice the largest error seen, for comparing two results of the kernel.
+  // `tolerance`, if given: twice the largest error seen, for comparing two results of the
+  // kernel.
   absl::Status Evaluate(const OutputResult& o, const std::vector<int64_t>& elements,
                         double* tolerance) {
     BEAMD_ASSIGN_OR_RETURN(const std::vector<EvalValue> want,

@@ -1,9 +1,9 @@
-// Whether what a kernel left in its outputs is what the kernel means: the one function that the service's verifier and
-// conformance share.
+// Whether what a kernel left in its outputs is what the kernel means: the one function that the
+// service's verifier and conformance share.
 //
-// The evaluator decides, by SEMANTICS "Equal". Where it can look at every element in time, it does. Else it looks at a seeded sample, and
-// a second result of the same kernel (the unoptimised one's) tells where else to look: wherever the two differ by more than
-// the sample's errors explain.
+// The evaluator decides, by SEMANTICS "Equal". Where it can look at every element in time, it does.
+// Else it looks at a seeded sample, and a second result of the same kernel (the unoptimised one's)
+// tells where else to look: wherever the two differ by more than the sample's errors explain.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct OutputResult {
 struct OutputCheckOptions {
   uint64_t seed = 0;
   double work = 1.5e6;  // nodes times points that the evaluator may spend an output
-  double least_work =
-      4e8;  // what one element may cost where no reference stands in; costlier ones are not looked at
+  // What one element may cost where no reference stands in; costlier ones are not looked at.
+  double least_work = 4e8;
   int64_t most_samples = 256;
   int64_t most_suspects = 64;
 };

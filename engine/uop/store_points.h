@@ -12,8 +12,8 @@ namespace beamd {
 
 class StorePoints {
  public:
-  // Views whose index is a number with the coordinates as digits are inverted by dividing; for others
-  // every point is walked once. ResourceExhausted if those are more than 2^26.
+  // Views whose index is a number with the coordinates as digits are inverted by dividing; for
+  // others every point is walked once. ResourceExhausted if those are more than 2^26.
   static absl::StatusOr<StorePoints> Create(ViewIndex view);
 
   // The point that writes `element` last, in row-major order; false if none does.

@@ -1,4 +1,5 @@
-// What a graph must be before anything looks at what it means: typed, shaped, and inside its buffers.
+// What a graph must be before anything looks at what it means: typed, shaped, and inside its
+// buffers.
 //
 // Errors are InvalidArgument, "node 7 (REDUCE_AXIS): ...", with an ErrorDetail (engine/base) that
 // carries the node, the field and a stable reason.

@@ -221,8 +221,8 @@ class KernelCheck {
   bool SameDims(const Dims& a, const Dims& b) const {
     return std::ranges::equal(a, b, [&](const Dim& x, const Dim& y) { return SameDim(x, y); });
   }
-  // Expressions that are spelt differently are the same where they agree for the least, a middle and
-  // the greatest value of every variable.
+  // Expressions that are spelt differently are the same where they agree for the least, a middle
+  // and the greatest value of every variable.
   bool SameDim(const Dim& a, const Dim& b) const {
     if (a == b) return true;
     if (!a.second && !b.second) return false;

@@ -28,10 +28,11 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-// The value of a size: CONST, DEFINE_VAR, CAST and kIntAlu over them. InvalidArgument for a variable
-// without value, or for anything else.
+// The value of a size: CONST, DEFINE_VAR, CAST and kIntAlu over them. InvalidArgument for a
+// variable without value, or for anything else.
 absl::StatusOr<int64_t> SizeValue(UOp expr, const VariableValues& values);
-// Bounds of a size over all values of its variables; those of its type where nothing better is known.
+// Bounds of a size over all values of its variables; those of its type where nothing better is
+// known.
 Interval SizeBounds(UOp expr);
 
 // A chain of views with numbers in it.

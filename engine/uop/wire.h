@@ -28,7 +28,8 @@ struct GraphLimits {
 
 // The graph's root. Checks what the message says about structure (order, reachability, versions,
 // enumerators, unknown fields, limits), then each node by VerifyNode. Nodes written twice become
-// one; constants round or wrap to their dtype, as folded ones do. `nodes`, if given, gets the UOp of each message node.
+// one; constants round or wrap to their dtype, as folded ones do. `nodes`, if given, gets the UOp
+// of each message node.
 absl::StatusOr<UOp> FromProto(const v1::Graph& message, UOpGraph& graph,
                               const GraphLimits& limits = {}, std::vector<UOp>* nodes = nullptr);
 

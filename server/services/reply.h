@@ -1,6 +1,7 @@
 // How every unary call is answered: parse, run on the executor, map the status, finish.
 //
-//   return Reply<LookupRequest, LookupResponse>(call, "Lookup", [&](const auto& req, auto& resp) {...});
+//   return Reply<LookupRequest, LookupResponse>(
+//       call, "Lookup", [&](const auto& req, auto& resp) {...});
 //
 // Methods are raw (bytes in, bytes out), so that bytes which are no request of ours get
 // INVALID_ARGUMENT and a reason; gRPC's own answer to them would be UNIMPLEMENTED.
@@ -21,7 +22,8 @@
 
 namespace beamd {
 
-// What a status that is not OK says, in fields; the code's name is the reason where nothing else is.
+// What a status that is not OK says, in fields; the code's name is the reason where nothing else
+// is.
 v1::ErrorDetail ToErrorDetail(const absl::Status& status);
 // With an ErrorDetail, always, in the details (StatusDetails).
 grpc::Status ToGrpcStatus(const absl::Status& status);

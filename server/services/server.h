@@ -31,8 +31,8 @@ class Server {
 
   // "127.0.0.1:41234": with the port that port 0 became.
   virtual const std::string& address() const = 0;
-  // Health says NOT_SERVING, new work is refused; jobs get until `grace` to end, then are cancelled.
-  // Returns once the last call is answered.
+  // Health says NOT_SERVING, new work is refused; jobs get until `grace` to end, then are
+  // cancelled. Returns once the last call is answered.
   virtual void Drain(absl::Duration grace) = 0;
 };
 

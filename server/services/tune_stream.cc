@@ -21,9 +21,9 @@ namespace {
 // Silence after which a stream says that its job lives.
 constexpr absl::Duration kHeartbeat = absl::Seconds(1);
 
-// Steps are taken by Pump: at most one write is out at a time, and Finish comes once, after the last.
-// It is held by the reactor, by the job's callback, by its alarm and by the executor's work, any of
-// which may come last.
+// Steps are taken by Pump: at most one write is out at a time, and Finish comes once, after the
+// last. It is held by the reactor, by the job's callback, by its alarm and by the executor's work,
+// any of which may come last.
 class TuneStream : public std::enable_shared_from_this<TuneStream> {
  public:
   TuneStream(Tuner& tuner, grpc::CallbackServerContext* context,

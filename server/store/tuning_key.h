@@ -1,5 +1,5 @@
-// What a record is kept under: the kernel, the options that change what is found, and everything about
-// the place that changes a time. README.md says which bytes are hashed.
+// What a record is kept under: the kernel, the options that change what is found, and everything
+// about the place that changes a time. README.md says which bytes are hashed.
 #pragma once
 
 #include <string>

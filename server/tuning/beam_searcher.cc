@@ -19,8 +19,8 @@
 namespace beamd {
 namespace {
 
-// Progress that says nothing new about the best is told this often at most: telling costs the core that
-// candidates are compiled on.
+// Progress that says nothing new about the best is told this often at most: telling costs the core
+// that candidates are compiled on.
 constexpr absl::Duration kTellEvery = absl::Milliseconds(100);
 // Winners of the kernel's other records that a search begins with.
 constexpr size_t kKnownMax = 8;

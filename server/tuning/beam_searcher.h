@@ -1,5 +1,5 @@
-// The tuner's search: engine/search's beam with what this daemon remembers, told as progress and as a
-// record.
+// The tuner's search: engine/search's beam with what this daemon remembers, told as progress and as
+// a record.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -10,9 +10,12 @@
 
 namespace beamd {
 
-// Lines of JSON, appended. A search writes its kernel first, `{"kernel":HASH,"graph":{...}}`, then a line a
-// candidate: `{"kernel":HASH,"opts":"...","failure":"none","seconds":S,"detail":"..."}`. Thread-safe:
-// a line is one write.
+// Lines of JSON, appended. A search writes its kernel first, then a line a candidate:
+//
+//   {"kernel":HASH,"graph":{...}}
+//   {"kernel":HASH,"opts":"...","failure":"none","seconds":S,"detail":"..."}
+//
+// Thread-safe: a line is one write.
 class CaptureFile {
  public:
   static absl::StatusOr<std::unique_ptr<CaptureFile>> Open(const std::string& path);

@@ -29,9 +29,9 @@ class Job : public std::enable_shared_from_this<Job> {
   const std::string& key() const { return key_; }
   CancelToken& token() { return token_; }
 
-  // `changed` is called on any thread, without a lock of the job's, whenever there is news, and may be
-  // called once more after the watch is gone. Null where nobody may join any more: the job is being
-  // cancelled.
+  // `changed` is called on any thread, without a lock of the job's, whenever there is news, and may
+  // be called once more after the watch is gone. Null where nobody may join any more: the job is
+  // being cancelled.
   std::unique_ptr<JobWatch> Watch(std::function<void()> changed);
 
   // News are numbered. A watcher that is slow misses progress, but no debug line and never the end.

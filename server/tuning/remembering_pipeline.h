@@ -10,8 +10,8 @@
 
 namespace beamd {
 
-// Whether a candidate that was lost to this is lost wherever its code is the same: it crashed, spun,
-// swelled or was wrong.
+// Whether a candidate that was lost to this is lost wherever its code is the same: it crashed,
+// spun, swelled or was wrong.
 bool WorthRemembering(Failure failure);
 
 class RememberingPipeline final : public CandidatePipeline {

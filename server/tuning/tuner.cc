@@ -318,8 +318,8 @@ absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
   storing.set_best_s(record.best_s());
   *storing.mutable_best_opts() = record.opts();
   search.progress(std::move(storing));
-  // What was cut short by a stop, or by a budget before it could be checked, is told, marked so, but
-  // answers nobody else.
+  // What was cut short by a stop, or by a budget before it could be checked, is told, marked so,
+  // but answers nobody else.
   const bool unchecked =
       record.end() != v1::SEARCH_END_CONVERGED && !record.verification().verified();
   if (!request.no_store() && stopped == StopReason::kNone && !unchecked) {

@@ -33,12 +33,13 @@ class TaskHandler {
   virtual absl::Status Handle(const internal::Frame& request, internal::Frame& reply) = 0;
 };
 
-// Call first thing in main of a child: asks the kernel to kill this process with its parent, and ends
-// it where the parent named by --parent_pid is gone already. `args` are the arguments behind the
-// subcommand.
+// Call first thing in main of a child: asks the kernel to kill this process with its parent, and
+// ends it where the parent named by --parent_pid is gone already. `args` are the arguments behind
+// the subcommand.
 void BindToParent(const std::vector<std::string>& args);
 
-// Serves until the channel closes; returns the exit status. `args` are the arguments behind the subcommand.
+// Serves until the channel closes; returns the exit status. `args` are the arguments behind the
+// subcommand.
 int RunChild(const std::vector<std::string>& args, TaskHandler& handler);
 
 // The value of `--name=value` in `args`, or `otherwise`.

@@ -1,5 +1,5 @@
-// Engine values as frame messages and back. Frames come from this build's own processes: what does not
-// fit is a broken invariant of theirs, and ends as a failed task where it is used.
+// Engine values as frame messages and back. Frames come from this build's own processes: what does
+// not fit is a broken invariant of theirs, and ends as a failed task where it is used.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// What a compile worker does: kernels in, machine code out. Everything that may crash inside LLVM or the
-// lowering passes crashes here.
+// What a compile worker does: kernels in, machine code out. Everything that may crash inside LLVM
+// or the lowering passes crashes here.
 #pragma once
 
 #include <map>

@@ -41,9 +41,9 @@ struct Fleet {
   std::vector<FleetDevice> devices;
 };
 
-// Fills in the cores that `options` leaves open: the last core of this process for timing, the others
-// for compiling, and one for both where there is one only. InvalidArgument for cores that this process
-// may not use. Call it before the process binds itself to the compile cores.
+// Fills in the cores that `options` leaves open: the last core of this process for timing, the
+// others for compiling, and one for both where there is one only. InvalidArgument for cores that
+// this process may not use. Call it before the process binds itself to the compile cores.
 absl::StatusOr<FleetOptions> ChooseCores(FleetOptions options);
 
 // Starts them all and waits for their hellos. Unavailable where workers don't start, or no device's

@@ -1,4 +1,5 @@
-// What a device's runner does: loads images, times them, checks their answers. The only process that runs generated code.
+// What a device's runner does: loads images, times them, checks their answers. The only process
+// that runs generated code.
 #pragma once
 
 #include <map>

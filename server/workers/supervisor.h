@@ -1,9 +1,9 @@
 // Owns the daemon's children: starts them, hands them tasks, ends and replaces those that overrun,
 // crash, swell or talk nonsense. One thread forks, waits and kills; it lives as long as the object.
 //
-// A pool is a number of like children. Each has at most one task at a time, so a task's limit counts
-// its running, never its queueing. Tasks of one owner run in the order of their submission; owners
-// take turns.
+// A pool is a number of like children. Each has at most one task at a time, so a task's limit
+// counts its running, never its queueing. Tasks of one owner run in the order of their submission;
+// owners take turns.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +78,8 @@ struct ChildState {
 struct PoolState {
   std::vector<ChildState> children;
   uint64_t tasks_done = 0;
-  // Children that ended, by reason: "timeout", "crash", "memory", "garbage", "recycled", "cancelled".
+  // Children that ended, by reason: "timeout", "crash", "memory", "garbage", "recycled",
+  // "cancelled".
   std::map<std::string, uint64_t> replaced;
   // What the newest child that started said of itself.
   std::optional<internal::Hello> hello;
@@ -99,7 +100,8 @@ class Supervisor {
   absl::StatusOr<internal::Hello> WaitForHello(PoolId pool, absl::Duration timeout);
 
   void Submit(PoolId pool, PoolTask task);
-  // Ends the owner's queued tasks now, and its running ones a moment later by killing their children.
+  // Ends the owner's queued tasks now, and its running ones a moment later by killing their
+  // children.
   void Cancel(uint64_t owner);
   // Forgets a context in every child that holds it.
   void DropContext(uint64_t context);

@@ -1,9 +1,10 @@
-// What one candidate costs before LLVM: each step from wire form to LLVM IR, over the corpus, heuristics' opts applied.
+// What one candidate costs before LLVM: each step from wire form to LLVM IR, over the corpus,
+// heuristics' opts applied.
 //
 //   engine_bench --corpus DIR [--sample N]
 //
-// Prints {"pass","median_us","p99_us","kernels"} a step, and for "candidate": opts applied, lowered and emitted, which is what a
-// beam pays a candidate besides LLVM's passes and code generation.
+// Prints {"pass","median_us","p99_us","kernels"} a step, and for "candidate": opts applied, lowered
+// and emitted, which is what a beam pays a candidate besides LLVM's passes and code generation.
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
 

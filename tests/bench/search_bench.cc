@@ -1,10 +1,11 @@
-// Whole searches of named kernels through a daemon with its workers and runner, a JSON line a kernel:
-// the figures that tinygrad 0.10.0's beam_search is compared by.
+// Whole searches of named kernels through a daemon with its workers and runner, a JSON line a
+// kernel: the figures that tinygrad 0.10.0's beam_search is compared by.
 //
 //   search_bench --corpus DIR --names a,b,... --width W [--beamd PATH] [--rounds 10]
 //
-// search_s is the wall time from the accepted request to the result, the verified record written. best_s
-// and hc_s are the least of ten warm runs at full size in this process, nothing flushed in between.
+// search_s is the wall time from the accepted request to the result, the verified record written.
+// best_s and hc_s are the least of ten warm runs at full size in this process, nothing flushed in
+// between.
 #include <sys/wait.h>
 #include <unistd.h>
 

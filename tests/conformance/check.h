@@ -86,8 +86,9 @@ absl::StatusOr<Tally> CheckHeuristics(const CheckInput& input);
 absl::StatusOr<Tally> CheckActions(const CheckInput& input);
 // Random walks over the actions.
 absl::StatusOr<Tally> CheckWalks(const CheckInput& input);
-// Values on this host's CPU: a kernel without opts, with the heuristics' and after three random walks. NotFound for
-// other targets. Kernels run in child processes: what crashes or hangs costs itself.
+// Values on this host's CPU: a kernel without opts, with the heuristics' and after three random
+// walks. NotFound for other targets. Kernels run in child processes: what crashes or hangs costs
+// itself.
 absl::StatusOr<Tally> CheckNumeric(const CheckInput& input);
 
 }  // namespace beamd::conformance

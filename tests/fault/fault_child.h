@@ -1,5 +1,5 @@
-// A child that does to itself what bad candidates do. Serves the frames of a compile worker and of a
-// runner; the axis of a candidate's first opt says what happens.
+// A child that does to itself what bad candidates do. Serves the frames of a compile worker and of
+// a runner; the axis of a candidate's first opt says what happens.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ enum class Fault : int32_t {
 // A candidate that meets this fault.
 std::vector<Opt> Faulty(Fault fault, int32_t amount = 0);
 
-// If this process was started as a child: serves until the daemon goes, and exits. Call first in main.
+// If this process was started as a child: serves until the daemon goes, and exits. Call first in
+// main.
 void MaybeRunFaultChild(int argc, char** argv);
 
 }  // namespace beamd

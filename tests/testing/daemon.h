@@ -1,4 +1,5 @@
-// A beamd of the test's own: a process on a free port of loopback, with a store that the test names.
+// A beamd of the test's own: a process on a free port of loopback, with a store that the test
+// names.
 #pragma once
 
 #include <sys/types.h>

@@ -12,8 +12,8 @@
 
 namespace beamd::testing {
 
-// What is asked for and isn't there is the null value; a value asked for as another kind is 0, "" or
-// empty. So `line["outputs"][0]["slot"].Int()` needs no checks where the file's form is known.
+// What is asked for and isn't there is the null value; a value asked for as another kind is 0, ""
+// or empty. So `line["outputs"][0]["slot"].Int()` needs no checks where the file's form is known.
 class JsonValue {
  public:
   enum class Kind : uint8_t { kNull, kBool, kNumber, kString, kArray, kObject };

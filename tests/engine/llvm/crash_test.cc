@@ -1,4 +1,5 @@
-// A crash inside LLVM costs one candidate. What it leaves behind is leaked, so leaks aren't looked for.
+// A crash inside LLVM costs one candidate. What it leaves behind is leaked, so leaks aren't looked
+// for.
 #include "engine/llvm/codegen.h"
 #include "engine/llvm/host.h"
 #include "gmock/gmock.h"
@@ -10,7 +11,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// 64-bit code for a CPU without 64-bit mode: LLVM aborts, at first and again, and the process lives.
+// 64-bit code for a CPU without 64-bit mode: LLVM aborts, at first and again, and the process
+// lives.
 TEST(CodeGenerator, SurvivesWhatLlvmCannotCompile) {
   TargetCaps crippled;
   crippled.arch = "x86-64";

@@ -164,7 +164,8 @@ TEST(Math, Float64WithinTwoUlp) { CheckFloat64(); }
 
 TEST_F(Unfused, Float64WithinTwoUlp) { CheckFloat64(); }
 
-// Every value of the type: rounded from a float32 within 2 ulp, so at most a neighbour of the right one.
+// Every value of the type: rounded from a float32 within 2 ulp, so at most a neighbour of the right
+// one.
 TEST(Math, HalvesAreRoundedFromFloat32) {
   std::vector<uint16_t> x(65536);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint16_t>(i);

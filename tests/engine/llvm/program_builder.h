@@ -57,7 +57,8 @@ class ProgramBuilder {
 // What RunProgram compiles for: this CPU, until a test takes features away.
 TargetCaps& TestTarget();
 
-// Compiles for TestTarget and runs slices [begin, end) over copies of `buffers`; what they hold then.
+// Compiles for TestTarget and runs slices [begin, end) over copies of `buffers`; what they hold
+// then.
 absl::StatusOr<std::vector<std::string>> RunProgram(const LinearProgram& program,
                                                     std::vector<std::string> buffers,
                                                     std::vector<int64_t> variables = {},

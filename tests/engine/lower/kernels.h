@@ -154,7 +154,8 @@ constexpr SmallKernel kSmallKernels[] = {
 %10 = STORE void (%0, %1, %9)
 %11 = SINK void (%10))"},
 
-    // Windows of 3 over 16 elements with one of padding at both ends, times weights, channels summed.
+    // Windows of 3 over 16 elements with one of padding at both ends, times weights, channels
+    // summed.
     {"PaddedWindows", R"(
 %0 = DEFINE_GLOBAL global float32* slot 0
 %1 = VIEW void view[shape (4,16,1,1) strides (16,1,0,0) offset 0]

@@ -46,8 +46,8 @@ class Values : public ::testing::TestWithParam<SmallKernel> {
     delete caps_;
   }
 
-  // What a buffer holds before every run: seeded, and the floats that are unlike others if the kernel
-  // wants them.
+  // What a buffer holds before every run: seeded, and the floats that are unlike others if the
+  // kernel wants them.
   static std::string Initial(const ScratchBuffers& scratch, const KernelImage::Buffer& buffer,
                              size_t i) {
     std::string bytes = scratch.Initial(i);

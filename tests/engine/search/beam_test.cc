@@ -37,7 +37,8 @@ class Beam : public ::testing::Test {
     });
   }
 
-  // A time for every list, all different, better by about a half for each opt; the heuristics' is bad.
+  // A time for every list, all different, better by about a half for each opt; the heuristics' is
+  // bad.
   Scripted Graded(const Opts& opts) const {
     Scripted s;
     s.seconds = 1e-3 * (1 + Fraction(opts) / 10) / static_cast<double>(1 << opts.size());

@@ -1,4 +1,5 @@
-// A CandidatePipeline that makes up what compiling, timing and checking say: no compiler, no clock, no process.
+// A CandidatePipeline that makes up what compiling, timing and checking say: no compiler, no clock,
+// no process.
 #pragma once
 
 #include <deque>
@@ -118,7 +119,8 @@ class ScriptedPipeline final : public CandidatePipeline {
 
   bool cancelled() const override { return cancelled_; }
 
-  // After this many things have ended: the job is cancelled; nothing ends until the deadline. -1: never.
+  // After this many things have ended: the job is cancelled; nothing ends until the deadline. -1:
+  // never.
   int64_t cancel_after = -1, stall_after = -1;
 
   // What was asked for, in order.
