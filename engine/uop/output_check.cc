@@ -159,8 +159,8 @@ class Checker {
     return sample;
   }
 
-  // `tolerance`, if given: twice the largest error seen, for comparing two results of the
-  // kernel.
+  // `tolerance`, if given: four times the largest error seen, for comparing two results of the
+  // kernel that may each be off by twice the error.
   absl::Status Evaluate(const OutputResult& o, const std::vector<int64_t>& elements,
                         double* tolerance) {
     BEAMD_ASSIGN_OR_RETURN(const std::vector<EvalValue> want,
