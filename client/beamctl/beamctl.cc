@@ -134,10 +134,8 @@ absl::StatusOr<std::vector<NamedGraph>> ReadGraphs(const std::vector<std::string
   }
   if (!flags.corpus.empty()) {
     const std::vector<std::string> names = absl::StrSplit(flags.name, ',');
-    for (const std::string& name : names) {
-      BEAMD_ASSIGN_OR_RETURN(v1::Graph graph, ReadCorpusGraph(flags.corpus, name));
-      graphs.push_back({name, std::move(graph)});
-    }
+    BEAMD_ASSIGN_OR_RETURN(std::vector<v1::Graph> read, ReadCorpusGraphs(flags.corpus, names));
+    for (size_t i = 0; i < names.size(); ++i) graphs.push_back({names[i], std::move(read[i])});
   }
   return graphs;
 }
@@ -183,8 +181,9 @@ absl::Status Tune(Client& client, const std::vector<NamedGraph>& graphs, const F
   return absl::OkStatus();
 }
 
+// `told`: what went wrong stands in the answers already.
 absl::Status Lookup(Client& client, const std::vector<NamedGraph>& graphs, const Flags& flags,
-                    const CommandLine& line) {
+                    const CommandLine& line, bool& told) {
   BEAMD_ASSIGN_OR_RETURN(const v1::MatchPolicy policy, Policy(flags.match));
   v1::LookupRequest request;
   for (const NamedGraph& named : graphs) {
@@ -195,6 +194,7 @@ absl::Status Lookup(Client& client, const std::vector<NamedGraph>& graphs, const
     if (!flags.device.empty()) *query.mutable_device() = Selector(flags.device);
   }
   BEAMD_ASSIGN_OR_RETURN(const v1::LookupResponse response, client.Lookup(request, flags.Call()));
+  told = true;
   absl::Status status;
   for (int i = 0; i < response.answers_size(); ++i) {
     const v1::LookupAnswer& answer = response.answers(i);
@@ -306,14 +306,15 @@ int Run(const std::vector<std::string>& args) {
   absl::StatusOr<std::vector<NamedGraph>> graphs =
       takes_graphs ? ReadGraphs(operands, flags) : std::vector<NamedGraph>();
   absl::Status status = graphs.status();
+  bool told = false;
   if (status.ok()) {
     if (command == "tune") status = Tune(*client, *graphs, flags, line);
-    if (command == "lookup") status = Lookup(*client, *graphs, flags, line);
+    if (command == "lookup") status = Lookup(*client, *graphs, flags, line, told);
     if (command == "records") status = Records(*client, operands, flags);
     if (command == "devices") status = Devices(*client, flags);
     if (command == "show") status = Show(*client, *graphs, flags);
   }
-  if (!status.ok()) PrintError(status, flags.json);
+  if (!status.ok()) PrintError(status, flags.json && !told);
   return ExitStatus(status);
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -111,21 +112,32 @@ absl::StatusOr<v1::Graph> ReadGraphFile(const std::string& path) {
   return ParseGraph(bytes);
 }
 
-absl::StatusOr<v1::Graph> ReadCorpusGraph(const std::string& path, const std::string& id) {
+absl::StatusOr<std::vector<v1::Graph>> ReadCorpusGraphs(const std::string& path,
+                                                        const std::vector<std::string>& ids) {
   BEAMD_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
-  const std::string quoted = absl::StrCat("\"", id, "\"");
+  // As the lines write them.
+  absl::flat_hash_map<std::string, std::optional<v1::Graph>> wanted;
+  for (const std::string& id : ids) wanted.try_emplace(absl::StrCat("\"", id, "\""));
+  size_t missing = wanted.size();
   absl::string_view left = bytes;
-  while (!left.empty()) {
+  while (!left.empty() && missing > 0) {
     const size_t end = std::min(left.find('\n'), left.size());
     const absl::string_view line = left.substr(0, end);
     left.remove_prefix(std::min(end + 1, left.size()));
-    // A line is long and an id stands at its front: most lines end here.
-    if (!absl::StrContains(line, quoted) || Member(line, "id") != quoted) continue;
+    const auto it = wanted.find(Member(line, "id").value_or(""));
+    if (it == wanted.end() || it->second) continue;
     const std::optional<absl::string_view> graph = Member(line, "graph");
-    if (!graph) return absl::InvalidArgumentError(absl::StrCat(id, " has no graph"));
-    return GraphFromJson(*graph);
+    if (!graph) return absl::InvalidArgumentError(absl::StrCat(it->first, " has no graph"));
+    BEAMD_ASSIGN_OR_RETURN(it->second, GraphFromJson(*graph));
+    --missing;
   }
-  return absl::NotFoundError(absl::StrCat("no ", id, " in ", path));
+  std::vector<v1::Graph> graphs;
+  for (const std::string& id : ids) {
+    const std::optional<v1::Graph>& graph = wanted.at(absl::StrCat("\"", id, "\""));
+    if (!graph) return absl::NotFoundError(absl::StrCat("no ", id, " in ", path));
+    graphs.push_back(*graph);
+  }
+  return graphs;
 }
 
 }  // namespace beamd

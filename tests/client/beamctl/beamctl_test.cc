@@ -83,6 +83,12 @@ TEST_F(BeamctlTest, TuneAnswersScriptsInALine) {
   EXPECT_THAT(lookup.out, HasSubstr("\"match\":\"strict\""));
 }
 
+TEST_F(BeamctlTest, LookupAnswersALineAKernel) {
+  const Ran ran = Beamctl({"lookup", Path("matmul.json"), Path("matmul.json"), "--json"});
+  EXPECT_EQ(ran.status, 6);
+  EXPECT_THAT(ran.out, MatchesRegex("(\\{[^\n]*\"miss\":\"no-record\"[^\n]*\\}\n){2}"));
+}
+
 TEST_F(BeamctlTest, RecordsListsAndGets) {
   ASSERT_EQ(Beamctl({"tune", Path("add.json"), "--width", "1"}).status, 0);
   const Ran list = Beamctl({"records", "--json"});

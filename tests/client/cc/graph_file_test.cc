@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "engine/uop/text.h"
 #include "engine/uop/uop.h"
@@ -62,7 +63,7 @@ TEST(ReadGraphFile, UnpacksAndSaysWhatIsMissing) {
   EXPECT_EQ(ReadGraphFile(path + ".not").status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST(ReadCorpusGraph, FindsTheLineByItsId) {
+TEST(ReadCorpusGraphs, FindsTheLinesByTheirIds) {
   const std::string add = GraphToJson(testing::AddKernel(64));
   const std::string matmul = GraphToJson(testing::MatmulKernel(16));
   // Members in any order, ids inside of other texts, braces inside of texts.
@@ -72,12 +73,16 @@ TEST(ReadCorpusGraph, FindsTheLineByItsId) {
       "}\n" + "{\"id\":\"none\"}";
   for (const bool zipped : {false, true}) {
     const std::string path = Write("lines", lines, zipped);
-    ASSERT_TRUE(ReadCorpusGraph(path, "b").ok()) << ReadCorpusGraph(path, "b").status();
-    EXPECT_EQ(Text(*ReadCorpusGraph(path, "a")), Text(testing::AddKernel(64)));
-    EXPECT_EQ(Text(*ReadCorpusGraph(path, "ab")), Text(testing::AddKernel(64)));
-    EXPECT_EQ(Text(*ReadCorpusGraph(path, "b")), Text(testing::MatmulKernel(16)));
-    EXPECT_EQ(ReadCorpusGraph(path, "c").status().code(), absl::StatusCode::kNotFound);
-    EXPECT_EQ(ReadCorpusGraph(path, "none").status().code(), absl::StatusCode::kInvalidArgument);
+    const absl::StatusOr<std::vector<v1::Graph>> read =
+        ReadCorpusGraphs(path, {"b", "a", "ab", "b"});
+    ASSERT_TRUE(read.ok()) << read.status();
+    ASSERT_EQ(read->size(), 4);
+    EXPECT_EQ(Text((*read)[0]), Text(testing::MatmulKernel(16)));
+    EXPECT_EQ(Text((*read)[1]), Text(testing::AddKernel(64)));
+    EXPECT_EQ(Text((*read)[2]), Text(testing::AddKernel(64)));
+    EXPECT_EQ(Text((*read)[3]), Text(testing::MatmulKernel(16)));
+    EXPECT_EQ(ReadCorpusGraphs(path, {"a", "c"}).status().code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(ReadCorpusGraphs(path, {"none"}).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }
 
