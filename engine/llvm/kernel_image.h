@@ -41,7 +41,7 @@ struct KernelImage {
   std::array<int64_t, 3> global_size = {1, 1, 1};  // GPUs
   std::array<int64_t, 3> local_size = {1, 1, 1};
 
-  int64_t uop_count = 0;   // linear UOps, for BEAM_UOPS_MAX
+  int64_t uop_count = 0;   // linear UOps, arithmetic counted a lane each, for BEAM_UOPS_MAX
   double compute_ops = 0;  // arithmetic operations a full launch does (variables in the middle)
   double bytes = 0;        // bytes of buffers touched
 
