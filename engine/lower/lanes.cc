@@ -265,8 +265,14 @@ Lanes ChooseLanes(const UnrollAnalysis& a, const TargetCaps& caps) {
     }
   };
 
+  // Of what is computed with; places are 64 bits wide, but become constants, scalars or masks.
   int widest = 1;
-  for (const UOp u : a.nodes) widest = std::max(widest, SizeBytes(u.scalar()));
+  for (const UOp u : a.nodes) {
+    if (u.is(Op::kStore)) widest = std::max(widest, SizeBytes(u.src(1).scalar()));
+    if (u.is(Op::kLoad | Op::kCast | Op::kBitcast | Op::kReduce)) {
+      widest = std::max(widest, SizeBytes(u.scalar()));
+    }
+  }
   const int max_lanes = std::max(4, kMaxVectorBytes / widest);
   for (const UOp u : a.nodes) {
     if (!u.is(Op::kIndex)) continue;
