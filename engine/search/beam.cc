@@ -26,8 +26,8 @@ constexpr int kTimesInFlight = 2;
 // Of the time that is left, what the final runs and the check may need.
 constexpr double kFinalShare = 0.3;
 
-// What was slower in the search by more than this has no chance in the final runs; the heuristics'
-// kernel, which the winner is held against, is given more.
+// What was slower in the search by more than this has no chance in the final runs; the seeds, than which
+// the winner is never slower, are given more.
 constexpr double kFinalistRatio = 1.25;
 constexpr double kRivalRatio = 2;
 
@@ -295,12 +295,9 @@ class Search {
       return std::any_of(finalists.begin(), finalists.end(),
                          [&](const State& f) { return f.image == s.image; });
     };
-    // The heuristics' kernel, and the seeds that a test launch doesn't rule out: whatever wins
-    // isn't slower than they are.
     for (const State& seed : seeds_) {
-      const bool close = seed.seconds <= best_[0].seconds * options_.early_stop_factor;
-      const bool heuristic = heuristic_ && seed.image == heuristic_->image;
-      if ((close || heuristic) && !is_there(seed)) finalists.push_back(seed);
+      const bool close = seed.seconds <= best_[0].seconds * kRivalRatio;
+      if (close && !is_there(seed)) finalists.push_back(seed);
     }
     if (unoptimised_)
       result_.unoptimised_s = unoptimised_->seconds < kNever ? unoptimised_->seconds : 0;

@@ -147,7 +147,7 @@ TEST_F(Beam, TimesTheSameCodeOnce) {
   ASSERT_TRUE(result.ok()) << result.status();
   std::multiset<std::string> codes;
   for (const ScriptedPipeline::Timed& t : pipeline.timed) {
-    if (t.task.images.size() == 1) codes.insert(t.task.images[0]->code);
+    if (t.task.max_global_size != 0) codes.insert(t.task.images[0]->code);
   }
   EXPECT_EQ(codes.count("A"), 1u);
   EXPECT_EQ(codes.count("B"), 1u);
@@ -189,9 +189,10 @@ TEST_F(Beam, CutsOffAtThreeTimesTheBestSoFarButTimesSeedsToTheEnd) {
   ASSERT_GT(pipeline.timed.size(), 10u);
   for (size_t i = 0; i < pipeline.timed.size(); ++i) {
     const auto& [task, least_told] = pipeline.timed[i];
-    const bool full = i < 2 || task.images.size() > 1;
+    const bool whole = task.max_global_size == 0;
+    const bool full = i < 2 || whole;
     EXPECT_EQ(task.cut_off, full ? absl::InfiniteDuration() : absl::Seconds(least_told * 3)) << i;
-    EXPECT_EQ(task.max_global_size, task.images.size() > 1 ? 0 : 65536) << i;
+    EXPECT_EQ(whole, i + 1 == pipeline.timed.size()) << i;
   }
 }
 
@@ -345,7 +346,7 @@ TEST_F(Beam, TheDeadlineEndsItWithTheBestSoFar) {
   EXPECT_TRUE(result->partial);
   EXPECT_EQ(result->verified, "evaluator");
   // The stall left time for the final runs: they are the last that was asked for.
-  EXPECT_GT(pipeline.timed.back().task.images.size(), 1u);
+  EXPECT_EQ(pipeline.timed.back().task.max_global_size, 0);
   EXPECT_EQ(result->best_s, pipeline.timed.back().least_told);
 }
 
@@ -394,7 +395,7 @@ TEST_F(Beam, IsNeverSlowerThanItsSeedsAtFullSize) {
   for (const Opts& seed : {hc_opts_, Opts()}) {
     ScriptedPipeline pipeline([&](const Opts& opts) {
       Scripted s;
-      s.seconds = opts.empty() ? 1e-3 : opts == hc_opts_ ? 1.1e-3 : 5e-4;
+      s.seconds = opts.empty() ? 1e-3 : opts == hc_opts_ ? 9e-4 : 5e-4;
       s.whole_s = opts == seed ? 1e-3 : 4e-3;
       return s;
     });
@@ -403,6 +404,22 @@ TEST_F(Beam, IsNeverSlowerThanItsSeedsAtFullSize) {
     EXPECT_EQ(result->opts, seed);
     EXPECT_EQ(result->best_s, 1e-3);
   }
+}
+
+TEST_F(Beam, WhatIsFarBehindHasNoFinalRuns) {
+  ScriptedPipeline pipeline([this](const Opts& opts) {
+    Scripted s;
+    s.seconds = opts.empty() ? 1e-3 : opts.size() == 1 ? 1e-4 : 1.3e-4;
+    if (opts == hc_opts_) s.seconds = 1e-3;
+    if (ToString(opts) == "UPCAST(0, 4)") s.seconds = 7e-5;
+    return s;
+  });
+  const absl::StatusOr<BeamResult> result = Search(pipeline);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(pipeline.timed.back().task.images.size(), 1u);
+  // Their times are those of the search.
+  EXPECT_EQ(result->hc_s, 1e-3);
+  EXPECT_EQ(result->unoptimised_s, 1e-3);
 }
 
 TEST_F(Beam, TheOrderOfEndsChangesNothing) {
