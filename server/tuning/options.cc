@@ -23,6 +23,10 @@ absl::Status CheckAtMost(absl::string_view field, int64_t value, int64_t limit) 
                           .value = value});
 }
 
+bool HasValidNanos(const google::protobuf::Duration& duration) {
+  return duration.nanos() >= 0 && duration.nanos() < 1'000'000'000;
+}
+
 absl::Status Check(const v1::SearchOptions& o) {
   BEAMD_RETURN_IF_ERROR(CheckAtMost("width", o.width(), kWidthMax));
   BEAMD_RETURN_IF_ERROR(CheckAtMost("tc", o.tc(), 2));
@@ -30,9 +34,9 @@ absl::Status Check(const v1::SearchOptions& o) {
   BEAMD_RETURN_IF_ERROR(CheckAtMost("parallel", o.parallel(), kWidthMax));
   BEAMD_RETURN_IF_ERROR(
       CheckAtMost("compile_timeout", o.compile_timeout().seconds(), kTimeoutMaxSeconds));
-  if (o.compile_timeout().seconds() < 0 || o.compile_timeout().nanos() < 0 ||
+  if (o.compile_timeout().seconds() < 0 || !HasValidNanos(o.compile_timeout()) ||
       (o.compile_timeout().seconds() == 0 && o.compile_timeout().nanos() == 0)) {
-    return InvalidArgument("search.compile_timeout must be above 0",
+    return InvalidArgument("search.compile_timeout must be above 0, and its nanos below a second",
                            {.reason = "OPTION_OUT_OF_RANGE", .field = "search.compile_timeout"});
   }
   if (!std::isfinite(o.min_progress_us()) || o.min_progress_us() < 0) {
@@ -75,6 +79,16 @@ absl::StatusOr<v1::SearchOptions> ResolveOptions(const v1::SearchOptions& reques
   options.MergeFrom(request);
   BEAMD_RETURN_IF_ERROR(Check(options));
   return options;
+}
+
+absl::StatusOr<absl::Duration> ResolveBudget(const v1::TuneRequest& request) {
+  if (!request.has_budget()) return absl::InfiniteDuration();
+  const google::protobuf::Duration& budget = request.budget();
+  if (budget.seconds() < 0 || !HasValidNanos(budget)) {
+    return InvalidArgument("budget must not be below 0, and its nanos below a second",
+                           {.reason = "BUDGET", .field = "budget"});
+  }
+  return absl::Seconds(budget.seconds()) + absl::Nanoseconds(budget.nanos());
 }
 
 v1::SearchOptions KeyOptions(v1::SearchOptions options) {

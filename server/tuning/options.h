@@ -2,6 +2,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "proto/beamd/v1/tuning.pb.h"
 
 namespace beamd {
@@ -13,6 +14,10 @@ v1::SearchOptions DefaultSearchOptions();
 // the field where a value is outside its limits.
 absl::StatusOr<v1::SearchOptions> ResolveOptions(const v1::SearchOptions& request,
                                                  const v1::SearchOptions& defaults);
+
+// How long the request lets its search run; infinite where it doesn't say. InvalidArgument where
+// that is no time.
+absl::StatusOr<absl::Duration> ResolveBudget(const v1::TuneRequest& request);
 
 // Of resolved options: those that stand in a key, the others cleared.
 v1::SearchOptions KeyOptions(v1::SearchOptions options);

@@ -156,6 +156,7 @@ absl::StatusOr<v1::LookupAnswer> Tuner::Lookup(const v1::LookupQuery& query) {
 
 absl::StatusOr<Tuner::Answer> Tuner::Tune(const v1::TuneRequest& request, const std::string& trace,
                                           std::function<void()> changed) {
+  BEAMD_RETURN_IF_ERROR(ResolveBudget(request).status());
   BEAMD_ASSIGN_OR_RETURN(
       Plan plan, MakePlan(request.graph(), request.search(), request.device(), request.match()));
   Answer answer;
@@ -273,17 +274,16 @@ void Tuner::RunTask(Task& task) {
 absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
   const Plan& plan = task.plan;
   const v1::TuneRequest& request = task.stored.request();
-  const absl::Time deadline =
-      request.has_budget()
-          ? task.accepted + absl::Nanoseconds(TimeUtil::DurationToNanoseconds(request.budget()))
-          : absl::InfiniteFuture();
+  BEAMD_ASSIGN_OR_RETURN(const absl::Duration budget, ResolveBudget(request));
   const std::unique_ptr<CandidatePipeline> pipeline = parts_.make_pipeline(
       plan.kernel, *plan.device, plan.options, task.stored.trace(), task.job->token());
   const SearchJob search{
       .kernel = plan.kernel,
       .device = *plan.device,
       .options = plan.options,
-      .deadline = deadline,
+      // Queueing apart: who waits behind others still gets what it asked for.
+      .deadline = absl::Now() + budget,
+      .refresh = request.mode() == v1::TUNE_MODE_REFRESH,
       .progress = [&](v1::TuneProgress progress) {
         progress.set_elapsed_s(absl::ToDoubleSeconds(absl::Now() - task.accepted));
         task.job->Publish(std::move(progress));

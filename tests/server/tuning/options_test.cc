@@ -1,5 +1,9 @@
 #include "server/tuning/options.h"
 
+#include <cstdint>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/error_detail.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
@@ -52,6 +56,29 @@ TEST(ResolveOptions, NamesTheFieldThatIsOutOfRange) {
   EXPECT_FALSE(ResolveOptions(request, DefaultSearchOptions()).ok());
   request.Clear();
   request.set_min_progress_us(-1);
+  EXPECT_FALSE(ResolveOptions(request, DefaultSearchOptions()).ok());
+}
+
+TEST(ResolveBudget, TakesWhatIsATime) {
+  v1::TuneRequest request;
+  EXPECT_EQ(*ResolveBudget(request), absl::InfiniteDuration());
+  request.mutable_budget();
+  EXPECT_EQ(*ResolveBudget(request), absl::ZeroDuration());
+  request.mutable_budget()->set_seconds(INT64_MAX);
+  EXPECT_GT(*ResolveBudget(request), absl::Hours(1));
+  EXPECT_GT(absl::Now() + *ResolveBudget(request), absl::Now() + absl::Hours(1));
+  request.mutable_budget()->set_seconds(-1);
+  EXPECT_EQ(GetErrorDetail(ResolveBudget(request).status())->field, "budget");
+  request.mutable_budget()->set_seconds(1);
+  for (const int32_t nanos : {-1, 1'000'000'000}) {
+    request.mutable_budget()->set_nanos(nanos);
+    EXPECT_FALSE(ResolveBudget(request).ok()) << nanos;
+  }
+}
+
+TEST(ResolveOptions, RefusesNanosOfMoreThanASecond) {
+  v1::SearchOptions request;
+  request.mutable_compile_timeout()->set_nanos(2'000'000'000);
   EXPECT_FALSE(ResolveOptions(request, DefaultSearchOptions()).ok());
 }
 

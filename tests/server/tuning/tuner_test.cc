@@ -73,6 +73,8 @@ class TunerTest : public ::testing::Test {
   // Says once that it runs, then waits to be released, cancelled, or out of budget.
   absl::StatusOr<v1::Record> Search(const SearchJob& job, CandidatePipeline& pipeline) {
     ++searches_;
+    deadline_ = job.deadline;
+    refresh_ = job.refresh;
     v1::TuneProgress progress;
     progress.set_phase(v1::PHASE_SEARCHING);
     progress.set_debug("line");
@@ -119,6 +121,8 @@ class TunerTest : public ::testing::Test {
   std::atomic<bool> fails_ = false;
   std::atomic<bool> verifies_ = true;
   std::atomic<int> searches_ = 0;
+  absl::Time deadline_;
+  bool refresh_ = false;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Tuner> tuner_;
 };
@@ -232,15 +236,25 @@ TEST_F(TunerTest, WhatABudgetCutShortBeforeItWasCheckedIsNotStored) {
   EXPECT_TRUE(store_->ListRecords(std::nullopt, 10)->empty());
 }
 
+TEST_F(TunerTest, ABudgetThatIsNoTimeIsRefused) {
+  v1::TuneRequest request = Request();
+  request.mutable_budget()->set_seconds(-5);
+  const absl::Status status = tuner_->Tune(request, "", [] {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(GetErrorDetail(status)->field, "budget");
+}
+
 TEST_F(TunerTest, TheBudgetCountsRunningNotQueueing) {
   const Tuner::Answer running = Tune(Request(1));
   AwaitSearches(1);
   v1::TuneRequest request = Request(2);
-  request.mutable_budget()->set_nanos(200'000'000);
+  request.mutable_budget()->set_seconds(3600);
   const Tuner::Answer queued = Tune(request);
-  absl::SleepFor(absl::Milliseconds(250));
+  absl::SleepFor(absl::Milliseconds(20));
+  const absl::Time left_the_queue = absl::Now();
   released_ = true;
-  EXPECT_EQ(End(queued.watch->job())->record().end(), v1::SEARCH_END_CONVERGED);
+  ASSERT_TRUE(End(queued.watch->job()).ok());
+  EXPECT_GE(deadline_, left_the_queue + absl::Hours(1));
 }
 
 TEST_F(TunerTest, RefreshSearchesAgainAndWritesTheNextGeneration) {
@@ -253,6 +267,7 @@ TEST_F(TunerTest, RefreshSearchesAgainAndWritesTheNextGeneration) {
   EXPECT_EQ(second.accepted.miss(), v1::MISS_REASON_REFRESH);
   ASSERT_NE(second.watch, nullptr);
   EXPECT_EQ(End(second.watch->job())->record().generation(), 2);
+  EXPECT_TRUE(refresh_) << "the search doesn't know that it starts afresh";
 }
 
 TEST_F(TunerTest, LookupOnlyNeverSearches) {
