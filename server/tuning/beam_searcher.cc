@@ -171,12 +171,16 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
     if (!known && options.known.size() < kKnownMax) options.known.push_back(std::move(opts));
   }
 
+  const absl::Duration compile_limit = absl::Seconds(job.options.compile_timeout().seconds()) +
+                                       absl::Nanoseconds(job.options.compile_timeout().nanos());
   // A request that asks for a fresh search gets one: what failed may have been the machine's fault.
   RememberingPipeline remembering(pipeline, [&](const std::vector<Opt>& opts) {
     if (job.refresh) return Failure::kNone;
     const auto timing = store_.FindTiming(HashTimingKey(hash, environment, opts));
     const bool found = timing.ok() && timing->has_value();
-    return found ? static_cast<Failure>((*timing)->failure()) : Failure::kNone;
+    if (!found) return Failure::kNone;
+    return StillHolds(static_cast<Failure>((*timing)->failure()),
+                      absl::Nanoseconds((*timing)->compile_limit_ns()), compile_limit);
   });
   if (capture_ != nullptr) capture_->Kernel(hash.Hex(), job.kernel.canonical);
   uint64_t compiled = 0;
@@ -192,6 +196,7 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
         internal::StoredTiming timing;
         timing.set_failure(static_cast<uint32_t>(candidate.failure));
         timing.set_best_s(candidate.seconds);
+        timing.set_compile_limit_ns(absl::ToInt64Nanoseconds(compile_limit));
         *timing.mutable_opts() = ToWire(candidate.opts);
         // A lost timing costs one more measurement, so the search goes on without it.
         store_.PutTiming(HashTimingKey(hash, environment, candidate.opts), timing).IgnoreError();

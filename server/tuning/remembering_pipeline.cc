@@ -18,6 +18,11 @@ bool WorthRemembering(Failure failure) {
   }
 }
 
+Failure StillHolds(Failure failure, absl::Duration limit_then, absl::Duration limit_now) {
+  const bool had_less = failure == Failure::kCompileTimeout && limit_then < limit_now;
+  return had_less ? Failure::kNone : failure;
+}
+
 void RememberingPipeline::Submit(CompileTask task) {
   const Failure failure = recall_(task.opts);
   if (!WorthRemembering(failure)) return inner_.Submit(std::move(task));

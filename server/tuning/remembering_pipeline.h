@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "engine/search/pipeline.h"
 
 namespace beamd {
@@ -13,6 +14,10 @@ namespace beamd {
 // Whether a candidate that was lost to this is lost wherever its code is the same: it crashed,
 // spun, swelled or was wrong.
 bool WorthRemembering(Failure failure);
+
+// What a loss under `limit_then` says of a compile under `limit_now`: one that overran a shorter
+// limit may fit a longer.
+Failure StillHolds(Failure failure, absl::Duration limit_then, absl::Duration limit_now);
 
 class RememberingPipeline final : public CandidatePipeline {
  public:

@@ -65,6 +65,15 @@ TEST_F(RememberingPipelineTest, CompilesAgainWhatWasOnlySlowOrRefused) {
   }
 }
 
+TEST(StillHolds, OnlyOfACompileThatHadAsLong) {
+  const absl::Duration longer = absl::Seconds(10), shorter = absl::Nanoseconds(1);
+  EXPECT_EQ(StillHolds(Failure::kCompileTimeout, shorter, longer), Failure::kNone);
+  EXPECT_EQ(StillHolds(Failure::kCompileTimeout, absl::ZeroDuration(), shorter), Failure::kNone);
+  EXPECT_EQ(StillHolds(Failure::kCompileTimeout, longer, longer), Failure::kCompileTimeout);
+  EXPECT_EQ(StillHolds(Failure::kCompileTimeout, longer, shorter), Failure::kCompileTimeout);
+  EXPECT_EQ(StillHolds(Failure::kRunCrash, shorter, longer), Failure::kRunCrash);
+}
+
 TEST_F(RememberingPipelineTest, PassesAllElseOn) {
   last_time_ = Failure::kCompileTimeout;
   EXPECT_EQ(Compile({}).failure, Failure::kNone);
