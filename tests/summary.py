@@ -91,9 +91,10 @@ def main():
         counts = collections.Counter(outcome for _, outcome, _ in cases)
         print("{}: {}".format(suite, ", ".join("{} {}".format(counts[o], o) for o in OUTCOMES)))
         total += counts
-    if not suites["tests"]:
-        print("failed: no test ran")
-        total["failed"] += 1
+    for suite in ("tests", "asan"):
+        if not suites[suite]:
+            print("failed: {}: no test ran".format(suite))
+            total["failed"] += 1
     print(", ".join("{} {}".format(total[outcome], outcome) for outcome in OUTCOMES))
     return 1 if total["failed"] else 0
 
