@@ -51,6 +51,17 @@ void DescribeLaunch(UOp ast, KernelImage& image) {
   for (const auto& [name, v] : variables) image.variables.push_back(v);
 }
 
+// Whether an axis of the outputs has no elements.
+bool StoresNothing(UOp ast) {
+  for (const UOp store : ast.src()) {
+    const ShapeTracker view = ShapeTracker::FromUOp(store.src(1));
+    for (const SInt& size : view.shape()) {
+      if (size.max() == 0) return true;
+    }
+  }
+  return false;
+}
+
 absl::StatusOr<UOp> Ok(UOp u) { return u; }
 
 // Runs a pass, times it, and prints what it made where that is asked for.
@@ -108,6 +119,8 @@ absl::StatusOr<LinearProgram> Lower(const Kernel& kernel, UOpGraph& graph,
   DescribeLaunch(kernel.ast(), image);
   MarkStreamedStores(program);
   if (program.slice_range) image.slices = SInt(program.slice_range.src(0)).max();
+  // The ranges of such axes are folded away as if they had one element.
+  if (StoresNothing(kernel.ast())) image.slices = 0;
   return program;
 }
 

@@ -24,6 +24,36 @@ constexpr SmallKernel kSmallKernels[] = {
 %6 = STORE void (%0, %1, %5)
 %7 = SINK void (%6))"},
 
+    {"NoColumns", R"(
+%0 = DEFINE_GLOBAL global float32* slot 0
+%1 = VIEW void view[shape (3,0) strides (1,1) offset 0]
+%2 = DEFINE_GLOBAL global float32* slot 1
+%3 = VIEW void view[shape (3,0) strides (1,1) offset 0]
+%4 = LOAD float32 (%2, %3)
+%5 = ADD float32 (%4, %4)
+%6 = STORE void (%0, %1, %5)
+%7 = SINK void (%6))"},
+
+    {"NoRows", R"(
+%0 = DEFINE_GLOBAL global float32* slot 0
+%1 = VIEW void view[shape (0,16,1) strides (16,1,0) offset 0]
+%2 = DEFINE_GLOBAL global float32* slot 1
+%3 = VIEW void view[shape (0,16,24) strides (0,24,1) offset 0]
+%4 = LOAD float32 (%2, %3)
+%5 = REDUCE_AXIS float32 (%4) ADD axes (2)
+%6 = STORE void (%0, %1, %5)
+%7 = SINK void (%6))"},
+
+    {"SumOverNothing", R"(
+%0 = DEFINE_GLOBAL global float32* slot 0
+%1 = VIEW void view[shape (16,1) strides (1,0) offset 0]
+%2 = DEFINE_GLOBAL global float32* slot 1
+%3 = VIEW void view[shape (16,0) strides (1,1) offset 0]
+%4 = LOAD float32 (%2, %3)
+%5 = REDUCE_AXIS float32 (%4) MAX axes (1)
+%6 = STORE void (%0, %1, %5)
+%7 = SINK void (%6))"},
+
     // Only the middle of the output is stored.
     {"MaskedStoresLeaveTheRest", R"(
 %0 = DEFINE_GLOBAL global int32* slot 0

@@ -69,6 +69,13 @@ TEST(Lower, ASymbolicOutermostAxisHasItsMostSlices) {
   EXPECT_EQ(image.variables[0].max, 9);
 }
 
+TEST(Lower, WithoutElementsThereIsNothingToLaunch) {
+  for (const absl::string_view name : {"NoColumns", "NoRows"}) {
+    UOpGraph source, graph;
+    EXPECT_EQ(Lower(Applied(TextOf(name), source, {}), graph, {}).value().image.slices, 0) << name;
+  }
+}
+
 TEST(Lower, OverMaxUopsIsResourceExhausted) {
   UOpGraph source;
   const Kernel kernel = Applied(TextOf("IntegerMatmul"), source, {Upcast(0, 4)});
