@@ -90,9 +90,12 @@ class Search {
 
  private:
   bool Stopped() {
-    if (pipeline_.cancelled() || absl::Now() >= explore_until_) partial_ = true;
+    if (pipeline_.cancelled() || absl::Now() >= Until()) partial_ = true;
     return partial_;
   }
+
+  // Without a time there is nothing that the rest of the budget could be kept for.
+  absl::Time Until() const { return best_.empty() ? options_.deadline : explore_until_; }
 
   // ---- candidates ----
 
@@ -150,6 +153,7 @@ class Search {
   void Count(Failure failure) { ++progress_.failures[static_cast<int>(failure)]; }
 
   void Report(const CandidateReport& report) {
+    if (!report.detail.empty()) last_detail_ = report.detail;
     progress_.candidate = &report;
     on_progress_(progress_);
     progress_.candidate = nullptr;
@@ -181,7 +185,7 @@ class Search {
         to_time.pop_front();
       }
       if (compiling.empty() && timing.empty()) break;
-      std::optional<Completion> completion = pipeline_.Next(explore_until_);
+      std::optional<Completion> completion = pipeline_.Next(Until());
       if (!completion) continue;
       if (auto* compiled = std::get_if<CompileDone>(&*completion)) {
         const auto it = compiling.find(compiled->id);
@@ -415,7 +419,8 @@ class Search {
       absl::StrAppend(&s, s.empty() ? "" : ", ", Name(static_cast<Failure>(i)), " ",
                       progress_.failures[i]);
     }
-    return s.empty() ? "nothing could be tried" : s;
+    if (s.empty()) return "nothing could be tried";
+    return last_detail_.empty() ? s : absl::StrCat(s, "; the last: ", last_detail_);
   }
 
   const Kernel& kernel_;
@@ -431,6 +436,7 @@ class Search {
   std::vector<State> best_;
   std::unordered_set<uint64_t> seen_graphs_;
   std::unordered_set<std::string> seen_images_;
+  std::string last_detail_;  // of a candidate that was lost
   BeamProgress progress_;
   BeamResult result_;
 };

@@ -310,6 +310,7 @@ TEST_F(Beam, WhereNothingSurvivesTheReasonsAreTold) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(Name(Failure::kCompileCrash))));
   EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(Name(Failure::kRunTimeout))));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the last: scripted"));
 }
 
 TEST_F(Beam, SearchesOnWhereTheUnoptimisedKernelIsTooSlowToRun) {
@@ -355,6 +356,14 @@ TEST_F(Beam, ADeadlineBeforeAnyTimeIsAnError) {
   ScriptedPipeline pipeline(Graded());
   EXPECT_EQ(Search(pipeline).status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(pipeline.compiled.empty());
+}
+
+TEST_F(Beam, WithoutATimeItWaitsForOneToTheEndOfItsBudget) {
+  options_.deadline = absl::Now() + absl::Milliseconds(300);
+  ScriptedPipeline pipeline(Graded());
+  pipeline.stall_after = 0;
+  EXPECT_EQ(Search(pipeline).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_GE(absl::Now(), options_.deadline);
 }
 
 TEST_F(Beam, ACancelEndsItWithTheBestSoFarUnverified) {
