@@ -91,6 +91,15 @@ absl::StatusOr<ScratchBuffers> ScratchBuffers::Create(Device& device,
   ScratchBuffers scratch;
   scratch.seed_ = seed;
   scratch.uses_.assign(buffers.begin(), buffers.end());
+  double bytes = 0;
+  for (const KernelImage::Buffer& b : buffers) {
+    bytes += static_cast<double>(b.size_elements) * SizeBytes(b.scalar);
+  }
+  const int64_t room = device.info().memory_bytes;
+  if (bytes > static_cast<double>(room)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the kernel's buffers hold ", bytes, " bytes, the device ", room));
+  }
   for (size_t i = 0; i < buffers.size(); ++i) {
     const size_t size = scratch.SizeOf(i);
     BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer, device.Allocate(size + kGuardBytes));

@@ -88,6 +88,8 @@ ServeFlags MakeServeFlags() {
   flags.max_global_size = o.max_global_size();
   flags.min_progress_us = o.min_progress_us();
   flags.padto = o.padto();
+  // A kernel's buffers are as large as a client says: the host must not run out because of them.
+  flags.runner_memory_mb = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / kMegabyte / 2;
   return flags;
 }
 

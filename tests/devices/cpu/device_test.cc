@@ -1,5 +1,7 @@
 #include "devices/cpu/device.h"
 
+#include "absl/status/status.h"
+#include "devices/scratch.h"
 #include "engine/llvm/codegen.h"
 #include "engine/llvm/host.h"
 #include "gmock/gmock.h"
@@ -48,6 +50,17 @@ TEST(CpuDevice, TimesGrowWithTheWork) {
   const absl::Duration few = time(1000), many = time(10000);
   EXPECT_GT(many, few * 5);
   EXPECT_LT(many, few * 20);
+}
+
+TEST(ScratchBuffers, AreRefusedWhereTheDeviceHasLessMemory) {
+  const auto device = OpenCpuDevice();
+  ASSERT_TRUE(device.ok()) << device.status();
+  // Each alone fits.
+  const int64_t elements = (*device)->info().memory_bytes / 4 * 3 / 4;
+  const KernelImage::Buffer out{.slot = 0, .scalar = Scalar::kFloat32, .size_elements = elements};
+  const KernelImage::Buffer in{.slot = 1, .scalar = Scalar::kFloat32, .size_elements = elements};
+  const KernelImage::Buffer both[] = {out, in};
+  EXPECT_TRUE(absl::IsResourceExhausted(ScratchBuffers::Create(**device, both, 0).status()));
 }
 
 }  // namespace
