@@ -1,6 +1,7 @@
 // beamctl: asks a beamd for opts, records, devices, and what the compiler makes of a kernel.
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -300,6 +301,13 @@ int Run(const std::vector<std::string>& args) {
   if (!ParseOpts(flags.opts).ok()) return Usage("--opts can't be read");
   for (const int64_t number : {flags.width, flags.seed, flags.debug, flags.generation}) {
     if (number < 0) return Usage("no number here can be negative");
+  }
+  for (const int64_t number : {flags.width, flags.debug}) {
+    if (number > UINT32_MAX) return Usage(absl::StrCat(number, " is too large"));
+  }
+  if (flags.budget < absl::ZeroDuration()) return Usage("--budget can't be negative");
+  if (flags.refresh && flags.lookup_only) {
+    return Usage("--refresh always searches, --lookup_only never does");
   }
 
   const std::unique_ptr<Client> client = Client::Create(flags.server);

@@ -9,6 +9,7 @@
 #include "engine/base/status.h"
 #include "engine/lower/pipeline.h"
 #include "engine/search/pipeline.h"
+#include "engine/uop/text.h"
 #include "engine/uop/wire.h"
 #include "server/workers/codec.h"
 
@@ -113,7 +114,9 @@ absl::Status CompileHandler::Show(const internal::ShowRequest& request,
                                                    absl::StrJoin(LowerPassNames(), ", "),
                                                    ", ir, opt, asm"));
   }
-  reply.set_text(result.dump);
+  // What nothing was applied to is the client's own graph, which it may submit again.
+  const bool as_sent = request.pass() == "ast" && kernel.applied_opts().empty();
+  reply.set_text(as_sent ? ToText(kernel.ast()) : result.dump);
   *reply.mutable_opts() = ToWire(kernel.applied_opts());
   reply.set_uop_count(result.image.uop_count);
   reply.set_compile_ns(absl::ToInt64Nanoseconds(absl::Now() - start));

@@ -111,6 +111,18 @@ TEST_F(BeamctlTest, DevicesAndShow) {
   EXPECT_THAT(Beamctl({"show", Path("add.json"), "--pass", "ir"}).out, HasSubstr("target triple"));
 }
 
+TEST_F(BeamctlTest, TakesTheTextThatShowPrints) {
+  const Ran shown = Beamctl({"show", Path("matmul.json")});
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  Write("matmul.txt", shown.out);
+  const auto key = [](const std::string& file) {
+    const std::string line = Beamctl({"lookup", Path(file), "--json"}).out;
+    return line.substr(0, line.find(','));
+  };
+  EXPECT_THAT(key("matmul.txt"), StartsWith("{\"key\":"));
+  EXPECT_EQ(key("matmul.txt"), key("matmul.json"));
+}
+
 TEST_F(BeamctlTest, ExitStatusSaysWhatWentWrong) {
   EXPECT_EQ(Beamctl({}).status, 2);
   EXPECT_EQ(Beamctl({"tnue", Path("add.json")}).status, 2);
@@ -118,6 +130,9 @@ TEST_F(BeamctlTest, ExitStatusSaysWhatWentWrong) {
   EXPECT_EQ(Beamctl({"tune", Path("add.json"), "--widht", "4"}).status, 2);
   EXPECT_EQ(Beamctl({"tune", "--corpus", Path("corpus.jsonl")}).status, 2);
   EXPECT_EQ(Beamctl({"show", Path("add.json"), "--opts", "UPCSAT(0, 4)"}).status, 2);
+  EXPECT_EQ(Beamctl({"lookup", Path("add.json"), "--width", "4294967298"}).status, 2);
+  EXPECT_EQ(Beamctl({"tune", Path("add.json"), "--budget", "-1s"}).status, 2);
+  EXPECT_EQ(Beamctl({"tune", Path("add.json"), "--refresh", "--lookup_only"}).status, 2);
   const Ran bad = Beamctl({"tune", Path("bad.json"), "--json"});
   EXPECT_EQ(bad.status, 3);
   EXPECT_THAT(bad.out, AllOf(HasSubstr("\"error\":\"INVALID_ARGUMENT\""), HasSubstr("\"node\":0")));
