@@ -69,7 +69,9 @@ std::optional<absl::string_view> Member(absl::string_view object, absl::string_v
   if (i == absl::string_view::npos) return std::nullopt;
   ++i;
   while (i < object.size()) {
-    const size_t colon = object.find(':', object.find('"', object.find('"', i) + 1));
+    const size_t quote = object.find('"', i);
+    if (quote == absl::string_view::npos) return std::nullopt;
+    const size_t colon = object.find(':', object.find('"', quote + 1));
     if (colon == absl::string_view::npos) return std::nullopt;
     const size_t end = EndOfValue(object, colon + 1);
     const absl::string_view key = absl::StripAsciiWhitespace(object.substr(i, colon - i));

@@ -70,7 +70,7 @@ TEST(ReadCorpusGraphs, FindsTheLinesByTheirIds) {
   const std::string lines =
       "{\"id\":\"a\",\"graph\":" + add + "}\n" + "{\"note\":\"\\\"b\\\" } {\",\"graph\": " + add +
       ", \"id\": \"ab\"}\n" + "{\"hc\":[1,{\"id\":\"c\"}],\"id\":\"b\",\"graph\":" + matmul +
-      "}\n" + "{\"id\":\"none\"}";
+      "}\n" + "{\"id\":\"none\"}\n{\"x\":\"torn\", ";
   for (const bool zipped : {false, true}) {
     const std::string path = Write("lines", lines, zipped);
     const absl::StatusOr<std::vector<v1::Graph>> read =
@@ -82,6 +82,7 @@ TEST(ReadCorpusGraphs, FindsTheLinesByTheirIds) {
     EXPECT_EQ(Text((*read)[2]), Text(testing::AddKernel(64)));
     EXPECT_EQ(Text((*read)[3]), Text(testing::MatmulKernel(16)));
     EXPECT_EQ(ReadCorpusGraphs(path, {"a", "c"}).status().code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(ReadCorpusGraphs(path, {"torn"}).status().code(), absl::StatusCode::kNotFound);
     EXPECT_EQ(ReadCorpusGraphs(path, {"none"}).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }
