@@ -21,6 +21,9 @@ constexpr int64_t kMostRepeats = 1000;
 // A first run is cold: only a multiple of the limit says that a warm one would pass it.
 constexpr double kColdFactor = 8;
 
+// Of the limit: a kernel alone that takes longer is sampled once.
+constexpr double kFarShare = 0.5;
+
 // One image's way through a measurement.
 class Sampler {
  public:
@@ -149,6 +152,11 @@ absl::StatusOr<Measurement> Measure(Device& device, std::span<const Loaded> kern
       BEAMD_ASSIGN_OR_RETURN(const bool out, samplers[i].Sample(result.seconds[i]));
       // A slow round may be the machine's fault; with others beside it only the caller judges.
       result.cut_off |= out && samplers.size() == 1;
+    }
+    // Far from the best already: more samples would only tell how far.
+    if (samplers.size() == 1 && !result.cut_off &&
+        result.seconds[0].back() > options.cut_off_s * kFarShare) {
+      break;
     }
     // Long runs vary little: past four times the bound one more says nothing.
     const double spent = absl::ToDoubleSeconds(absl::Now() - start);

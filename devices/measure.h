@@ -25,7 +25,8 @@ inline constexpr uint32_t kMeasurementVersion = 1;
 struct MeasureOptions {
   int warmups = 1;
   int rounds = 3;  // samples an image, at most
-  // Seconds a whole kernel; slower candidates are left early.
+  // Seconds a whole kernel; slower candidates are left early, and one past half of it is sampled
+  // once.
   double cut_off_s = std::numeric_limits<double>::infinity();
   bool partial = true;  // a part of a long kernel will do
   bool clear_cache = false;
