@@ -19,8 +19,8 @@ absl::StatusOr<v1::Graph> ParseGraph(absl::string_view bytes);
 // "-" is standard input; a gzipped file is unpacked. NotFound without the file.
 absl::StatusOr<v1::Graph> ReadGraphFile(const std::string& path);
 
-// The graphs of the lines of a corpus file (lines of JSON with "id" and "graph", gzipped or not) with
-// these ids, in their order. NotFound without the file or one of the lines.
+// The graphs of the lines of a corpus file (lines of JSON with "id" and "graph", gzipped or not)
+// with these ids, in their order. NotFound without the file or one of the lines.
 absl::StatusOr<std::vector<v1::Graph>> ReadCorpusGraphs(const std::string& path,
                                                         const std::vector<std::string>& ids);
 

@@ -110,7 +110,8 @@ absl::StatusOr<LinearProgram> Lower(const Kernel& kernel, UOpGraph& graph,
 
   KernelImage& image = program.image;
   image.kind = kernel.caps().kind;
-  // A vector counts as many as it has lanes, as in 0.10.0, whose limit on candidates this is held against.
+  // A vector counts as many as it has lanes, as in 0.10.0, whose limit on candidates this is held
+  // against.
   for (const UOp u : program.ops) image.uop_count += u.is(kAlu) ? u.lanes() : 1;
   if (options.max_uops > 0 && image.uop_count >= options.max_uops) {
     return absl::ResourceExhaustedError(

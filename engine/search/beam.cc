@@ -26,8 +26,8 @@ constexpr int kTimesInFlight = 2;
 // Of the time that is left, what the final runs and the check may need.
 constexpr double kFinalShare = 0.3;
 
-// What was slower in the search by more than this has no chance in the final runs; the seeds, than which
-// the winner is never slower, are given more.
+// What was slower in the search by more than this has no chance in the final runs; the seeds, than
+// which the winner is never slower, are given more.
 constexpr double kFinalistRatio = 1.25;
 constexpr double kRivalRatio = 2;
 

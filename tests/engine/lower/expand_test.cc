@@ -98,7 +98,8 @@ TEST(Expand, AMaskThatIsTheSameForAllLanesIsOneBool) {
 }
 
 TEST(Expand, CopiesThatAreNeverValidTouchNothing) {
-  // Rows 1 to 3 of 4 are stored; written out, row 0 is not there at all and the others need no test.
+  // Rows 1 to 3 of 4 are stored; written out, row 0 is not there at all and the others need no
+  // test.
   const Lowered l(TextOf("MaskedStoresLeaveTheRest"), {Upcast(0, 0)});
   const std::vector<UOp> stores = l.All(Op::kStore);
   EXPECT_EQ(stores.size(), 3u) << l.Text();
