@@ -217,7 +217,7 @@ void ProgressLine::ShowProgress(const v1::TuneProgress& progress) {
     End();
     std::fprintf(stderr, "%s\n", progress.debug().c_str());
   }
-  std::string text;
+  std::string text, found;
   if (progress.phase() == v1::PHASE_QUEUED) {
     text = absl::StrCat("queued, ", progress.queue_position(), " ahead");
   } else {
@@ -227,25 +227,25 @@ void ProgressLine::ShowProgress(const v1::TuneProgress& progress) {
                       progress.candidates_total());
     }
     if (progress.best_s() > 0) {
-      absl::StrAppend(&text, ", best ", TimeText(progress.best_s()), " ",
+      absl::StrAppend(&found, ", best ", TimeText(progress.best_s()), " ",
                       OptsText(progress.best_opts()));
     }
     if (!progress.failures().empty()) {
-      absl::StrAppend(&text, ", lost ", FailuresText(progress.failures()));
+      absl::StrAppend(&found, ", lost ", FailuresText(progress.failures()));
     }
   }
   // Plain lines are for what is new; the clock alone is not.
-  if (!terminal_ && text == last_) return;
-  last_ = text;
-  absl::StrAppendFormat(&text, ", %.1f s", progress.elapsed_s());
-  if (progress.eta_s() > 0) absl::StrAppendFormat(&text, ", ETA %.1f s", progress.eta_s());
+  if (!terminal_ && text + found == last_) return;
+  last_ = text + found;
+  std::string clock = absl::StrFormat(", %.1f s", progress.elapsed_s());
+  if (progress.eta_s() > 0) absl::StrAppendFormat(&clock, ", ETA %.1f s", progress.eta_s());
   if (terminal_) {
-    // A line that wraps could not be rewritten.
-    const std::string line = absl::StrCat(name_, ": ", text);
+    // A line that wraps could not be rewritten. What is cut off is the end: long opts, not the clock.
+    const std::string line = absl::StrCat(name_, ": ", text, clock, found);
     std::fprintf(stderr, "\r\033[K%s", line.substr(0, TerminalColumns() - 1).c_str());
     dirty_ = true;
   } else {
-    std::fprintf(stderr, "%s: %s\n", name_.c_str(), text.c_str());
+    std::fprintf(stderr, "%s: %s%s%s\n", name_.c_str(), text.c_str(), found.c_str(), clock.c_str());
   }
 }
 
