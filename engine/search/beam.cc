@@ -74,8 +74,10 @@ class Search {
       std::vector<Kernel> children = Children(beam);
       if (children.empty() && seeded) break;
       BEAMD_ASSIGN_OR_RETURN(std::vector<State> timed, TimeAll(std::move(children)));
-      // Once: from here on the heuristics' kernel is a state like any other.
-      if (!seeded && heuristic_ && heuristic_->seconds < kNever) timed.push_back(*heuristic_);
+      // Once: from here on the heuristics' kernel and known winners are states like any others.
+      for (const State& seed : seeds_) {
+        if (!seeded && !seed.kernel.applied_opts().empty()) timed.push_back(seed);
+      }
       seeded = true;
       std::sort(timed.begin(), timed.end(), Faster);
       const double min_progress = absl::ToDoubleSeconds(options_.min_progress);

@@ -2,8 +2,8 @@
 // few, goes on while they get better.
 //
 // Rules and defaults are the seeds' (tinygrad 0.10.0 engine/search.py, beam_search). Beyond them:
-// the heuristics' kernel joins the beam after the first round; states that different orders lead to
-// are compiled once; compiling and timing overlap; the finalists are timed again at full size,
+// the heuristics' kernel and known winners join the beam after the first round; states that
+// different orders lead to are compiled once; compiling and timing overlap; the finalists are timed again at full size,
 // interleaved, and the winner's answer is checked. So the result is never slower than the
 // heuristics' or the unoptimised kernel, and never wrong where an oracle could tell.
 #pragma once

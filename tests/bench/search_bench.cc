@@ -53,9 +53,8 @@ double SecondsSince(Clock::time_point start) {
 class Daemon {
  public:
   explicit Daemon(const std::string& binary) {
-    char folder[] = "/tmp/beamd-bench-XXXXXX";
-    if (mkdtemp(folder) == nullptr) Die("no temporary folder");
-    store_ = folder;
+    store_ = std::filesystem::temp_directory_path() / "beamd-bench-XXXXXX";
+    if (mkdtemp(store_.data()) == nullptr) Die("no temporary folder");
     int out[2];
     if (pipe(out) != 0) Die("no pipe");
     pid_ = fork();
