@@ -323,6 +323,10 @@ int Run(const std::vector<std::string>& args) {
     if (command == "show") status = Show(*client, *graphs, flags);
   }
   if (!status.ok()) PrintError(status, flags.json && !told);
+  if (absl::IsUnavailable(status) && !flags.json) {
+    std::fprintf(stderr, "Is a daemon there? `beamd serve --listen %s --store DIR` starts one.\n",
+                 flags.server.c_str());
+  }
   return ExitStatus(status);
 }
 

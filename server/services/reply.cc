@@ -20,7 +20,12 @@ v1::ErrorDetail ToErrorDetail(const absl::Status& status) {
   }
   to.set_reason(from->reason);
   to.set_field(from->field);
-  if (from->node) to.set_node(static_cast<uint32_t>(*from->node));
+  if (from->node) {
+    // The engine names a field of the node; a client reads the path in its request.
+    to.set_node(static_cast<uint32_t>(*from->node));
+    to.set_field(absl::StrCat("graph.nodes[", *from->node, "]", from->field.empty() ? "" : ".",
+                              from->field));
+  }
   if (from->limit) to.set_limit(*from->limit);
   if (from->value) to.set_value(*from->value);
   return to;

@@ -51,6 +51,9 @@ class GrpcServer final : public Server {
     if (server_ == nullptr || port == 0) {
       return absl::UnavailableError(absl::StrCat("can't listen on ", options.listen));
     }
+    for (const char* service : {"Tuner", "Records", "Devices", "Inspector"}) {
+      server_->GetHealthCheckService()->SetServingStatus(absl::StrCat("beamd.v1.", service), true);
+    }
     const absl::string_view listen = options.listen;
     const size_t colon = listen.rfind(':');
     address_ = absl::StrCat(listen.substr(0, colon), ":", port);

@@ -102,6 +102,8 @@ class WireTest : public ::testing::Test {
     if (node < 0) return;
     EXPECT_TRUE(answer.detail.has_node()) << what << ": " << message;
     EXPECT_EQ(answer.detail.node(), node) << what << ": " << message;
+    EXPECT_EQ(answer.detail.field().rfind(absl::StrCat("graph.nodes[", node, "]"), 0), 0u)
+        << what << ": " << answer.detail.field();
     EXPECT_THAT(message, HasSubstr(absl::StrCat("node ", node))) << what;
   }
 
