@@ -55,7 +55,7 @@ Failure Checked(uint32_t failure, Failure otherwise) {
   return failure < kFailureCount ? static_cast<Failure>(failure) : otherwise;
 }
 
-CompileDone ToCompileDone(uint64_t id, TaskEnd end) {
+CompileDone ToCompileDone(uint64_t id, const TaskEnd& end) {
   CompileDone done{.id = id, .failure = CompileFailure(end.outcome), .detail = end.detail};
   done.compile_time = end.ran;
   if (done.failure != Failure::kNone) return done;
@@ -69,7 +69,7 @@ CompileDone ToCompileDone(uint64_t id, TaskEnd end) {
   return done;
 }
 
-TimeDone ToTimeDone(uint64_t id, int images, TaskEnd end) {
+TimeDone ToTimeDone(uint64_t id, int images, const TaskEnd& end) {
   TimeDone done{.id = id, .failure = RunFailure(end.outcome), .detail = end.detail};
   if (done.failure != Failure::kNone) {
     if (images == 1) done.failed_image = 0;
@@ -86,7 +86,7 @@ TimeDone ToTimeDone(uint64_t id, int images, TaskEnd end) {
   return done;
 }
 
-VerifyDone ToVerifyDone(uint64_t id, TaskEnd end) {
+VerifyDone ToVerifyDone(uint64_t id, const TaskEnd& end) {
   VerifyDone done{.id = id, .failure = RunFailure(end.outcome), .detail = end.detail};
   if (done.failure != Failure::kNone) return done;
   const internal::VerifyReply& reply = end.reply.verified();
@@ -151,8 +151,8 @@ void ProcessPipeline::Submit(CompileTask task) {
   request.set_context(context_->id());
   *request.mutable_opts() = ToWire(task.opts);
   request.set_max_uops(options_.max_uops);
-  pool_task.done = [inbox = inbox_, id = task.id](TaskEnd end) {
-    inbox->Put(ToCompileDone(id, std::move(end)));
+  pool_task.done = [inbox = inbox_, id = task.id](const TaskEnd& end) {
+    inbox->Put(ToCompileDone(id, end));
   };
   supervisor_.Submit(options_.workers, std::move(pool_task));
 }
@@ -174,8 +174,8 @@ void ProcessPipeline::Submit(TimeTask task) {
   }
   request.set_max_global_size(task.max_global_size);
   request.set_clear_cache(task.clear_cache);
-  pool_task.done = [inbox = inbox_, id = task.id, images](TaskEnd end) {
-    inbox->Put(ToTimeDone(id, images, std::move(end)));
+  pool_task.done = [inbox = inbox_, id = task.id, images](const TaskEnd& end) {
+    inbox->Put(ToTimeDone(id, images, end));
   };
   supervisor_.Submit(options_.runner, std::move(pool_task));
 }
@@ -186,8 +186,8 @@ void ProcessPipeline::Submit(VerifyTask task) {
   request.set_context(context_->id());
   *request.mutable_image() = ToFrame(*task.image);
   if (task.oracle != nullptr) *request.mutable_oracle() = ToFrame(*task.oracle);
-  pool_task.done = [inbox = inbox_, id = task.id](TaskEnd end) {
-    inbox->Put(ToVerifyDone(id, std::move(end)));
+  pool_task.done = [inbox = inbox_, id = task.id](const TaskEnd& end) {
+    inbox->Put(ToVerifyDone(id, end));
   };
   supervisor_.Submit(options_.runner, std::move(pool_task));
 }
