@@ -605,7 +605,7 @@ class Supervisor::Impl {
   std::vector<std::unique_ptr<Pool>> pools_ BEAMD_GUARDED_BY(mutex_);
   std::vector<std::pair<std::function<void(TaskEnd)>, TaskEnd>> finished_ BEAMD_GUARDED_BY(mutex_);
   std::string last_start_error_ BEAMD_GUARDED_BY(mutex_) = "not yet";
-  Clock::time_point last_activity_ BEAMD_GUARDED_BY(mutex_) = Clock::time_point::min();
+  Clock::time_point last_activity_ BEAMD_GUARDED_BY(mutex_) = Clock::time_point();
   // While the thread waits for events, when it will look again by itself.
   Clock::time_point sleeps_until_ BEAMD_GUARDED_BY(mutex_) = Clock::time_point::min();
   uint64_t last_id_ BEAMD_GUARDED_BY(mutex_) = 0;
