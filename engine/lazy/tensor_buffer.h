@@ -1,0 +1,33 @@
+// The memory of a base LazyBuffer: how much and where, and once a runtime gave it some, the memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/dtype/dtype.h"
+
+namespace beamd {
+
+// What a runtime hangs on a TensorBuffer; it alone knows the type behind it.
+class BufferMemory {
+ public:
+  virtual ~BufferMemory() = default;
+};
+
+// Confined to the thread of its LazyContext.
+struct TensorBuffer {
+  std::string device;
+  Scalar dtype = Scalar::kVoid;
+  int64_t size_elements = 0;
+  std::shared_ptr<BufferMemory> memory;  // null: not allocated
+  // A window of another buffer (BUFFER_VIEW): it never has memory of its own.
+  std::shared_ptr<TensorBuffer> parent;
+  int64_t offset_bytes = 0;
+
+  int64_t size_bytes() const { return size_elements * SizeBytes(dtype); }
+  bool allocated() const { return (parent ? parent->memory : memory) != nullptr; }
+};
+
+}  // namespace beamd
