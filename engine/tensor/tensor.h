@@ -64,16 +64,20 @@ class Axes {
   std::optional<std::vector<int>> axes_;
 };
 
-// One number for every spatial axis, or one an axis; for paddings also two an axis.
+// One number for every spatial axis (`2`), or one an axis (`{2}`, `{2, 3}`), first axis first; for
+// paddings also two an axis, (left, right) pairs from the last axis on.
 class PerAxis {
  public:
-  PerAxis(int value) : values_({value}) {}
+  PerAxis(int value) : values_({value}), is_uniform_(true) {}
   PerAxis(std::initializer_list<int> values) : values_(values) {}
   PerAxis(std::vector<int> values) : values_(std::move(values)) {}
+  // One value alone if is_uniform().
   const std::vector<int>& values() const { return values_; }
+  bool is_uniform() const { return is_uniform_; }
 
  private:
   std::vector<int> values_;
+  bool is_uniform_ = false;
 };
 
 enum class Reduction : uint8_t { kNone, kMean, kSum };

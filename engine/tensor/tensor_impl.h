@@ -1,6 +1,7 @@
 // What the files of this folder share: what a Tensor holds, and how a Function is applied to it.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,8 +35,11 @@ struct Tensor::Impl {
 
 // A failed tensor: "<operation>: <why>".
 Tensor InvalidTensor(absl::string_view operation, absl::string_view why);
-// The first input that failed, as a failed tensor; undefined if none did.
+// The first input that failed (or is no tensor), as a failed tensor; undefined if none did.
 Tensor FirstFailed(std::span<const Tensor> inputs);
+inline Tensor FirstFailed(std::initializer_list<Tensor> inputs) {
+  return FirstFailed(std::span<const Tensor>(inputs.begin(), inputs.size()));
+}
 
 // The result of `function` over `inputs`, which are ok, recorded if one requires a gradient.
 Tensor Record(std::unique_ptr<Function> function, std::vector<Tensor> inputs, LazyBuffer result);
