@@ -45,9 +45,9 @@ class Operand;
 struct Index;
 
 struct TensorOptions {
-  std::optional<Scalar> dtype;        // the context's default_float (or _int) without
-  std::optional<bool> requires_grad;  // unset: until an optimiser takes it, no
-  std::string device;                 // empty: the context's
+  std::optional<Scalar> dtype = {};        // the context's default_float (or _int) without
+  std::optional<bool> requires_grad = {};  // unset: until an optimiser takes it, no
+  std::string device = {};                 // empty: the context's
 };
 
 // Axes of a reduction: one, several, or all.
