@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/dtype/dtype.h"
 
@@ -14,6 +16,13 @@ namespace beamd {
 class BufferMemory {
  public:
   virtual ~BufferMemory() = default;
+};
+
+// Data that a program brought along and no runtime has taken yet: a realizer puts its own memory,
+// with these bytes, in the place of this on the first use.
+struct HostMemory final : BufferMemory {
+  explicit HostMemory(std::vector<std::byte> data) : bytes(std::move(data)) {}
+  std::vector<std::byte> bytes;
 };
 
 // Confined to the thread of its LazyContext.

@@ -28,6 +28,7 @@ struct Tensor::Impl {
   std::optional<bool> requires_grad;
   std::shared_ptr<Impl> grad;
   std::unique_ptr<Recorded> recorded;
+  bool recording_freed = false;  // Backward used `recorded` and let it go
 
   // Frees the chain of recorded parents without recursion.
   ~Impl();
@@ -71,10 +72,12 @@ absl::StatusOr<std::vector<int>> ResolveAxes(const Axes& axes, int ndim);
 absl::StatusOr<Shape> BroadcastShape(std::span<const Shape> shapes);
 // "(3, 4)".
 std::string ToString(const Shape& shape);
-// The operand as a tensor beside `like`: a number takes like's dtype (a float number beside an
-// integer tensor: the context's default_float), both promoted to one dtype if `match_dtype`, both
-// of one shape. Failed tensors come back failed in both places. (0.10.0: _broadcasted)
-std::pair<Tensor, Tensor> Broadcasted(const Tensor& like, const Operand& other,
-                                      bool reverse = false, bool match_dtype = true);
+// `like` and the operand as tensors of one shape and, if `match_dtype`, of one dtype. A number takes
+// like's dtype (a float beside an integer tensor: the context's default_float). `reverse` swaps
+// them. What can't be, `operation` can't: both are then the same failed tensor.
+// (0.10.0: _broadcasted)
+std::pair<Tensor, Tensor> Broadcasted(absl::string_view operation, const Tensor& like,
+                                      const Operand& other, bool reverse = false,
+                                      bool match_dtype = true);
 
 }  // namespace beamd
