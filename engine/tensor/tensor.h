@@ -101,13 +101,13 @@ class Tensor {
   const LazyBuffer& lazydata() const;
   LazyContext& context() const { return lazydata().context(); }
   const Shape& shape() const { return lazydata().shape(); }
-  SInt size(int axis) const;
+  SInt size(int axis) const;  // 0 where there is no such axis
   int ndim() const { return static_cast<int>(shape().size()); }
   SInt numel() const;
   Scalar dtype() const { return lazydata().dtype(); }
   const std::string& device() const { return lazydata().device(); }
   int element_size() const { return SizeBytes(dtype()); }
-  int64_t nbytes() const;
+  int64_t nbytes() const;  // of a symbolic shape the most there can be
   bool is_floating_point() const { return IsFloat(dtype()); }
   std::optional<bool> requires_grad() const;
   Tensor& set_requires_grad(std::optional<bool> requires_grad);
@@ -119,7 +119,8 @@ class Tensor {
   bool is(const Tensor& other) const { return impl_ == other.impl_; }
 
   // --- creation (tensor_create.cc) ---
-  // Data on the host, row-major; goes to the device when realised.
+  // Data on the host, row-major; goes to the device when realised. Without a dtype in the options
+  // the tensor has the values' own; else each is converted.
   template <typename T>
   static Tensor From(LazyContext& context, std::span<const T> values, const Shape& shape,
                      const TensorOptions& options = {});
@@ -430,6 +431,11 @@ class Tensor {
  private:
   std::shared_ptr<Impl> impl_;
 };
+
+// A std::vector<bool> is no span.
+template <>
+Tensor Tensor::From<bool>(LazyContext& context, const std::vector<bool>& values, const Shape& shape,
+                          const TensorOptions& options);
 
 // A tensor, or a number that becomes one of the other operand's dtype and device.
 class Operand {
