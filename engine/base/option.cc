@@ -48,8 +48,6 @@ const Option kSplitReduceOp("SPLIT_REDUCEOP", 1);
 const Option kReduceOpSplitThreshold("REDUCEOP_SPLIT_THRESHOLD", 32768);
 const Option kReduceOpSplitSize("REDUCEOP_SPLIT_SIZE", 22);
 const Option kCastBeforeView("CAST_BEFORE_VIEW", 1);
-const Option kFuseArange("FUSE_ARANGE", 0);
-const Option kFuseConvBw("FUSE_CONV_BW", 0);
 const Option kMultiOutput("MULTIOUTPUT", 1);
 const Option kNoMemoryPlanner("NO_MEMORY_PLANNER", 0);
 }  // namespace options

@@ -58,8 +58,6 @@ extern const Option kSplitReduceOp;  // SPLIT_REDUCEOP 1
 extern const Option kReduceOpSplitThreshold;  // REDUCEOP_SPLIT_THRESHOLD 32768
 extern const Option kReduceOpSplitSize;       // REDUCEOP_SPLIT_SIZE 22
 extern const Option kCastBeforeView;          // CAST_BEFORE_VIEW 1
-extern const Option kFuseArange;              // FUSE_ARANGE 0
-extern const Option kFuseConvBw;              // FUSE_CONV_BW 0
 extern const Option kMultiOutput;             // MULTIOUTPUT 1: one kernel may store several results
 extern const Option kNoMemoryPlanner;         // NO_MEMORY_PLANNER 0
 }  // namespace options

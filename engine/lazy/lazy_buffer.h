@@ -113,8 +113,8 @@ class LazyBuffer {
   LazyBuffer Contiguous() const;
   LazyBuffer CopyTo(absl::string_view device) const;
   LazyBuffer Clone() const;
-  // `value` written into this, which is realised, of the same size and dtype. The result stands for
-  // the buffer afterwards.
+  // `value` written into this, a view of a realised buffer, of the same size and dtype. The result
+  // is this view of the buffer afterwards.
   LazyBuffer Assign(const LazyBuffer& value) const;
 
   // --- moving ---
@@ -131,6 +131,8 @@ class LazyBuffer {
   void MarkRealized() const;
 
  private:
+  friend class LazyMaker;
+
   LazyNode* node_ = nullptr;
 };
 

@@ -10,7 +10,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/node_hash_set.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "engine/lazy/tensor_buffer.h"
 #include "engine/shape/sint.h"
 #include "engine/uop/uop.h"
@@ -18,6 +20,7 @@
 namespace beamd {
 
 class LazyBuffer;
+class LazyMaker;
 struct LazyNode;
 
 // Computes lazy buffers: schedules, compiles, runs. Implemented above the engine.
@@ -75,7 +78,7 @@ class LazyContext {
   size_t live_nodes() const { return live_nodes_; }
 
  private:
-  friend class LazyBuffer;
+  friend class LazyMaker;
   friend struct LazyNode;
   struct CacheHash {
     size_t operator()(const LazyNode* node) const;
@@ -84,7 +87,11 @@ class LazyContext {
     bool operator()(const LazyNode* a, const LazyNode* b) const;
   };
 
+  // One string a name, so that nodes compare devices by address.
+  const std::string* InternDevice(absl::string_view device);
+
   std::string device_;
+  absl::node_hash_set<std::string> devices_;
   Realizer* realizer_;
   UOpGraph graph_;
   absl::flat_hash_set<LazyNode*, CacheHash, CacheEqual> cache_;

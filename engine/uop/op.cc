@@ -6,17 +6,17 @@ namespace beamd {
 namespace {
 
 constexpr absl::string_view kNames[] = {
-    "UNSPECIFIED", "SINK",      "STORE",   "LOAD",    "DEFINE_GLOBAL", "DEFINE_LOCAL",
-    "DEFINE_VAR",  "VIEW",      "VALID",   "CONST",   "ASSIGN",        "REDUCE_AXIS",
-    "PRELOAD",     "BIND",      "CAST",    "BITCAST", "EXP2",          "LOG2",
-    "SIN",         "SQRT",      "RECIP",   "NEG",     "ADD",           "MUL",
-    "IDIV",        "MAX",       "MOD",     "CMPLT",   "CMPNE",         "XOR",
-    "SHL",         "SHR",       "OR",      "AND",     "THREEFRY",      "SUB",
-    "FDIV",        "WHERE",     "MULACC",  "BUFFER",  "RESHAPE",       "EXPAND",
-    "PERMUTE",     "PAD",       "SHRINK",  "FLIP",    "CONTIGUOUS",    "COPY",
-    "EMPTY",       "RANGE",     "SPECIAL", "INDEX",   "REDUCE",        "BARRIER",
-    "VCONST",      "VECTORIZE", "GEP",     "ACC",     "LOOP",          "ENDLOOP",
-    "IF",          "ENDIF",     "WMMA"};
+    "UNSPECIFIED", "SINK",        "STORE",     "LOAD",    "DEFINE_GLOBAL", "DEFINE_LOCAL",
+    "DEFINE_VAR",  "VIEW",        "VALID",     "CONST",   "ASSIGN",        "REDUCE_AXIS",
+    "PRELOAD",     "BIND",        "CAST",      "BITCAST", "EXP2",          "LOG2",
+    "SIN",         "SQRT",        "RECIP",     "NEG",     "ADD",           "MUL",
+    "IDIV",        "MAX",         "MOD",       "CMPLT",   "CMPNE",         "XOR",
+    "SHL",         "SHR",         "OR",        "AND",     "THREEFRY",      "SUB",
+    "FDIV",        "WHERE",       "MULACC",    "BUFFER",  "RESHAPE",       "EXPAND",
+    "PERMUTE",     "PAD",         "SHRINK",    "FLIP",    "CONTIGUOUS",    "COPY",
+    "EMPTY",       "BUFFER_VIEW", "RANGE",     "SPECIAL", "INDEX",         "REDUCE",
+    "BARRIER",     "VCONST",      "VECTORIZE", "GEP",     "ACC",           "LOOP",
+    "ENDLOOP",     "IF",          "ENDIF",     "WMMA"};
 static_assert(std::size(kNames) == kOpCount);
 
 }  // namespace

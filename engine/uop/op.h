@@ -1,8 +1,7 @@
 // The operations a node can have, and sets of them.
 //
 // The first block is the wire's (proto/beamd/v1/ast.proto, meanings in tinygrad 0.10.0 ops.py and
-// in the README's table); the second exists only between lowering passes and never leaves the
-// engine.
+// in the README's table); the second is never on the wire: lazy buffers and lowering passes use it.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +67,9 @@ enum class Op : uint8_t {
   kContiguous,
   kCopy,
   kEmpty,
-  // ---- lowering only, in the order in which passes introduce them ----
+  // ---- inside the engine only ----
+  kBufferView,  // a lazy buffer that is a window of another: no kernel computes it
+  // lowering's, in the order in which its passes introduce them
   kRange,      // an axis' index: arg RangeArg; src: extent. Half open, from 0
   kSpecial,    // a GPU grid or local index: arg name; src: extent
   kIndex,      // address of an element: src buffer, index[, valid]

@@ -1,0 +1,184 @@
+#include "engine/lazy/lazy_buffer.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "engine/base/option.h"
+#include "gtest/gtest.h"
+
+namespace beamd {
+namespace {
+
+class LazyBufferTest : public testing::Test {
+ protected:
+  LazyBuffer Empty(const Shape& shape, Scalar dtype = Scalar::kFloat32) {
+    return LazyBuffer::Empty(context_, shape, dtype, "cpu:0");
+  }
+  LazyBuffer Const(ConstValue v, const Shape& shape, Scalar dtype = Scalar::kFloat32) {
+    return LazyBuffer::Const(context_, v, shape, dtype, "cpu:0");
+  }
+  static LazyBuffer Sum(const LazyBuffer& b, int axis) {
+    return b.Reduce(Op::kAdd, std::span(&axis, 1));
+  }
+
+  LazyContext context_;
+};
+
+TEST_F(LazyBufferTest, EqualNodesAreOne) {
+  const LazyBuffer a = Empty({4});
+  const LazyBuffer b = Empty({4});
+  EXPECT_FALSE(a == b);
+  EXPECT_TRUE(a + b == a + b);
+  EXPECT_FALSE(a + b == b + a);
+  EXPECT_TRUE(a.Reshape({2, 2}) == a.Reshape({2, 2}));
+  ScopedOption off(options::kLazyCache, 0);
+  EXPECT_FALSE(a * b == a * b);
+}
+
+TEST_F(LazyBufferTest, AViewOfTheWholeIsTheBase) {
+  const LazyBuffer a = Empty({4, 2});
+  EXPECT_TRUE(a.Reshape({8}).Reshape({4, 2}) == a);
+  const std::array<int, 2> order{1, 0};
+  EXPECT_TRUE(a.Permute(order).Permute(order) == a);
+  EXPECT_FALSE(a.Reshape({8}).is_base());
+  EXPECT_TRUE(a.Reshape({8}).base() == a);
+}
+
+TEST_F(LazyBufferTest, ConstantsFold) {
+  const LazyBuffer two = Const(2, {3});
+  const LazyBuffer sum = two + Const(0.5, {3});
+  ASSERT_TRUE(sum.is_unmasked_const());
+  EXPECT_EQ(sum.const_value().as_float(), 2.5);
+  EXPECT_EQ(two.Alu(Op::kCmpLt, Const(3, {3})).const_value().as_int(), 1);
+  EXPECT_EQ(two.Cast(Scalar::kInt8).const_value().as_int(), 2);
+  EXPECT_EQ(Const(300, {3}, Scalar::kInt32).Cast(Scalar::kInt8).const_value().as_int(), 44);
+  const LazyBuffer big = Const(std::numeric_limits<int32_t>::max(), {1}, Scalar::kInt32);
+  EXPECT_EQ((big + ConstValue(1)).const_value().as_int(), std::numeric_limits<int32_t>::min());
+}
+
+TEST_F(LazyBufferTest, OnlyWhatKeepsEveryValueFolds) {
+  const LazyBuffer x = Empty({3});
+  EXPECT_TRUE(x * ConstValue(1) == x);
+  EXPECT_TRUE(x + ConstValue(-0.0) == x);
+  EXPECT_FALSE(x + ConstValue(0.0) == x);
+  EXPECT_FALSE((x * ConstValue(0)).is_const());
+  const LazyBuffer i = Empty({3}, Scalar::kInt32);
+  EXPECT_TRUE(i + ConstValue(0) == i);
+  EXPECT_TRUE((i * ConstValue(0)).is_unmasked_const());
+  EXPECT_TRUE(i.Alu(Op::kIdiv, i.ConstLike(1)) == i);
+}
+
+TEST_F(LazyBufferTest, AMaskedConstantDoesNotFold) {
+  const std::array<std::pair<SInt, SInt>, 1> pad{{{1, 1}}};
+  const LazyBuffer padded = Const(2, {3}).Pad(pad);
+  EXPECT_TRUE(padded.is_const());
+  EXPECT_FALSE(padded.is_unmasked_const());
+  EXPECT_FALSE((padded + ConstValue(1)).is_const());
+}
+
+TEST_F(LazyBufferTest, ReductionsOfConstantsAndOfNothingFold) {
+  EXPECT_EQ(Sum(Const(3, {5, 2}), 0).const_value().as_float(), 15);
+  const int axis = 0;
+  EXPECT_EQ(Const(3, {4}, Scalar::kInt32).Reduce(Op::kMul, {&axis, 1}).const_value().as_int(), 81);
+  EXPECT_EQ(Sum(Empty({0, 2}), 0).const_value().as_float(), 0);
+  EXPECT_EQ(Empty({0, 2}).Reduce(Op::kMax, {&axis, 1}).const_value().as_float(), -HUGE_VAL);
+  EXPECT_EQ(Empty({0}, Scalar::kInt16).Reduce(Op::kMax, {&axis, 1}).const_value().as_int(),
+            std::numeric_limits<int16_t>::min());
+}
+
+TEST_F(LazyBufferTest, AReductionOverOneElementIsItsSource) {
+  const LazyBuffer a = Empty({4, 1});
+  EXPECT_TRUE(Sum(a, 1) == a);
+}
+
+TEST_F(LazyBufferTest, LargeReductionsAreSplit) {
+  const std::array<int, 2> both{0, 1};
+  const LazyBuffer sum = Empty({1024, 1024}).Reduce(Op::kAdd, both);
+  EXPECT_EQ(sum.shape(), (Shape{1, 1}));
+  const LazyBuffer second = sum.base();
+  ASSERT_EQ(second.op(), Op::kReduceAxis);
+  const LazyBuffer first = second.srcs()[0].base();
+  ASSERT_EQ(first.op(), Op::kReduceAxis);
+  EXPECT_EQ(first.size(), SInt(256));
+  ScopedOption off(options::kSplitReduceOp, 0);
+  EXPECT_FALSE(Empty({1024, 1024}).Reduce(Op::kAdd, both).base().srcs()[0].base().op() ==
+               Op::kReduceAxis);
+}
+
+TEST_F(LazyBufferTest, ACastOfAViewIsAViewOfACast) {
+  const LazyBuffer a = Empty({4}, Scalar::kFloat32);
+  EXPECT_FALSE(a.Reshape({2, 2}).Cast(Scalar::kFloat16).is_base());
+  EXPECT_TRUE(a.Reshape({2, 2}).Cast(Scalar::kFloat64).is_base());
+}
+
+TEST_F(LazyBufferTest, AContiguousCopyServesOtherReaders) {
+  const LazyBuffer a = Empty({4, 2});
+  const std::array<int, 2> order{1, 0};
+  const LazyBuffer copy = a.Permute(order).Contiguous();
+  EXPECT_EQ(copy.op(), Op::kContiguous);
+  const LazyBuffer sum = a + a.ConstLike(1);
+  EXPECT_TRUE(sum.srcs()[0].base() == copy);
+}
+
+TEST_F(LazyBufferTest, AWindowNeedsNoKernel) {
+  const LazyBuffer a = Empty({4, 2});
+  const std::array<std::pair<SInt, SInt>, 2> rows{{{1, 3}, {0, 2}}};
+  const LazyBuffer window = a.Shrink(rows).Contiguous();
+  ASSERT_EQ(window.op(), Op::kBufferView);
+  EXPECT_EQ(window.buffer()->offset_bytes, 8);
+  EXPECT_TRUE(window.buffer()->parent == a.buffer());
+}
+
+TEST_F(LazyBufferTest, AnAssignIsSeenThroughItsTargetsView) {
+  const LazyBuffer a = Empty({4, 2});
+  const std::array<std::pair<SInt, SInt>, 2> column{{{0, 4}, {1, 2}}};
+  const LazyBuffer part = a.Shrink(column);
+  const LazyBuffer after = part.Assign(part.ConstLike(7));
+  EXPECT_EQ(after.shape(), part.shape());
+  EXPECT_EQ(after.st(), part.st());
+  EXPECT_EQ(after.base().shape(), a.shape());
+  EXPECT_TRUE(after.base().buffer() == a.buffer());
+}
+
+TEST_F(LazyBufferTest, CopiesOfCopiesAreOne) {
+  const LazyBuffer a = Empty({4});
+  const LazyBuffer there = a.CopyTo("cpu:1").CopyTo("cpu:2");
+  EXPECT_EQ(there.device(), "cpu:2");
+  EXPECT_TRUE(there.base().srcs()[0] == a);
+  EXPECT_TRUE(a.CopyTo("cpu:0") == a);
+  EXPECT_FALSE(a.Clone() == a);
+  EXPECT_TRUE(Const(1, {4}).CopyTo("cpu:1").is_const());
+}
+
+TEST_F(LazyBufferTest, VariablesAreBoundInsideTheirBounds) {
+  const UOp n = context_.Variable("n", 1, 10);
+  EXPECT_TRUE(context_.Bind(n, 4).ok());
+  EXPECT_EQ(context_.bindings().at("n"), 4);
+  EXPECT_EQ(context_.Bind(n, 11).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Empty({SInt(n), 2}).buffer()->size_elements, 20);
+}
+
+TEST_F(LazyBufferTest, ADeepChainDiesWithoutRecursion) {
+  const size_t before = context_.live_nodes();
+  {
+    LazyBuffer x = Empty({4});
+    const LazyBuffer y = Empty({4});
+    for (int i = 0; i < 200'000; ++i) x = x + y;
+    EXPECT_GT(context_.live_nodes(), 200'000u);
+  }
+  EXPECT_EQ(context_.live_nodes(), before);
+}
+
+TEST_F(LazyBufferTest, RealisedNodesForgetTheirSources) {
+  const LazyBuffer a = Empty({4});
+  const LazyBuffer sum = a + a;
+  sum.MarkRealized();
+  EXPECT_TRUE(sum.is_realized());
+  EXPECT_TRUE(sum.srcs().empty());
+  // It is still what the same expression gives.
+  EXPECT_TRUE(a + a == sum);
+}
+
+}  // namespace
+}  // namespace beamd
