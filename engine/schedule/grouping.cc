@@ -1,0 +1,373 @@
+#include "engine/schedule/grouping.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "engine/base/option.h"
+#include "engine/dtype/const_value.h"
+
+namespace beamd {
+namespace {
+
+// --- what has to be stored ---
+
+// A value where every element read is 0 and so is every constant: what a masked element comes to.
+// Floats and integers as one number; NaN where it isn't known.
+double OfZeros(Op op, Scalar dtype, std::span<const double> v) {
+  if (op == Op::kAnd && (v[0] == 0 || v[1] == 0)) return 0;
+  if (std::any_of(v.begin(), v.end(), [](double x) { return std::isnan(x); })) {
+    return std::nan("");
+  }
+  switch (op) {
+    case Op::kExp2:
+      return std::exp2(v[0]);
+    case Op::kLog2:
+      return std::log2(v[0]);
+    case Op::kSin:
+      return std::sin(v[0]);
+    case Op::kSqrt:
+      return std::sqrt(v[0]);
+    case Op::kRecip:
+      return 1 / v[0];
+    case Op::kNeg:
+      return -v[0];
+    case Op::kAdd:
+      return v[0] + v[1];
+    case Op::kSub:
+      return v[0] - v[1];
+    case Op::kMul:
+      return v[0] * v[1];
+    case Op::kMax:
+      return std::max(v[0], v[1]);
+    case Op::kCmpLt:
+      return v[0] < v[1] ? 1 : 0;
+    case Op::kCmpNe:
+      return v[0] != v[1] ? 1 : 0;
+    case Op::kWhere:
+      return v[0] != 0 ? v[1] : v[2];
+    case Op::kOr:
+    case Op::kXor:
+      return v[0] == 0 ? v[1] : v[1] == 0 ? v[0] : std::nan("");
+    case Op::kCast:
+      return ConstValue(v[0]).As(dtype).as_float();
+    case Op::kContiguous:
+      return v[0];
+    // Of 0 only: what the rest does to another number isn't followed.
+    case Op::kIdiv:
+    case Op::kMod:
+    case Op::kShl:
+    case Op::kShr:
+    case Op::kBitcast:
+    case Op::kReduceAxis:
+      return v[0] == 0 ? 0 : std::nan("");
+    default:
+      return std::nan("");
+  }
+}
+
+bool HasMask(const ShapeTracker& st) {
+  return std::any_of(st.views().begin(), st.views().end(),
+                     [](const View& v) { return v.mask.has_value(); });
+}
+
+SInt MaskSize(const Mask& mask) {
+  SInt size = 1;
+  for (const auto& [begin, end] : mask) size = size * (end - begin);
+  return size;
+}
+
+// Whether a base must be in memory because it is seen through `st`.
+bool StoredBefore(const LazyBuffer& base, const ShapeTracker& st, bool zero_stays_zero) {
+  const SInt size = base.size();
+  if (st.views().size() == 1 && st.views()[0].mask && AllNumbers(base.shape()) &&
+      ProvenLe(MaskSize(*st.views()[0].mask), size)) {
+    return !zero_stays_zero;
+  }
+  // Else every copy of an element would be computed anew.
+  if (!ProvenLe(st.size(), size)) return true;
+  return HasMask(st) && !zero_stays_zero;
+}
+
+// The bases to store, in the order in which they are found.
+class Realizes {
+ public:
+  explicit Realizes(size_t bases) : has_(bases, false) {}
+  bool Has(BaseId id) const { return has_[id]; }
+  void Add(BaseId id) {
+    if (has_[id]) return;
+    has_[id] = true;
+    order_.push_back(id);
+  }
+  const std::vector<BaseId>& order() const { return order_; }
+  std::vector<bool> TakeFlags() { return std::move(has_); }
+
+ private:
+  std::vector<bool> has_;
+  std::vector<BaseId> order_;
+};
+
+Realizes FindRealizes(const LazyGraph& graph) {
+  Realizes realizes(graph.bases.size());
+  std::vector<double> of_zeros(graph.bases.size(), 0);
+  for (size_t i = 0; i < graph.bases.size(); ++i) {
+    const LazyBase& base = graph.bases[i];
+    absl::InlinedVector<double, 3> values;
+    for (const LazyEdge& edge : base.sources) {
+      double value = 0;
+      if (edge.id != kNoBase) {
+        const LazyBase& source = graph.bases[edge.id];
+        bool stored = source.must_realize;
+        if (!stored && !edge.source.is_base() &&
+            StoredBefore(edge.base, edge.source.st(), of_zeros[edge.id] == 0)) {
+          stored = true;
+          realizes.Add(edge.id);
+        }
+        if (!stored && (base.op == Op::kCopy || base.op == Op::kBufferView)) realizes.Add(edge.id);
+        value = stored ? 0 : of_zeros[edge.id];
+      }
+      values.push_back(value);
+    }
+    if (base.must_realize) {
+      realizes.Add(static_cast<BaseId>(i));
+    } else {
+      of_zeros[i] = OfZeros(base.op, base.buffer.dtype(), values);
+    }
+  }
+  return realizes;
+}
+
+// --- which share a kernel ---
+
+// A set that remembers the order of insertion.
+class Group {
+ public:
+  bool Has(BaseId id) const { return std::find(ids_.begin(), ids_.end(), id) != ids_.end(); }
+  void Add(BaseId id) {
+    if (!Has(id)) ids_.push_back(id);
+  }
+  const std::vector<BaseId>& ids() const { return ids_; }
+  bool empty() const { return ids_.empty(); }
+
+ private:
+  std::vector<BaseId> ids_;
+};
+
+// `inner` seen through `outer`, which often is the whole of it.
+ShapeTracker Through(const ShapeTracker& inner, const ShapeTracker& outer) {
+  if (outer.contiguous() && outer.shape() == inner.shape()) return inner;
+  return inner.Compose(outer);
+}
+
+class Grouper {
+ public:
+  Grouper(const LazyGraph& graph, Realizes realizes)
+      : graph_(graph), realizes_(std::move(realizes)), reduce_of_(graph.bases.size(), kNoBase) {}
+
+  Grouping Run() {
+    for (size_t i = 0; i < graph_.bases.size(); ++i) {
+      const auto id = static_cast<BaseId>(i);
+      if (IsReduce(id)) PlaceReduce(id);
+    }
+    Grouping grouping;
+    absl::flat_hash_map<BaseId, size_t> group_of;
+    for (BaseId id : realizes_.order()) {
+      const BaseId key = reduce_of_[id] == kNoBase ? id : reduce_of_[id];
+      const auto [it, made] = group_of.try_emplace(key, grouping.groups.size());
+      if (made || options::kMultiOutput == 0) {
+        grouping.groups.push_back({{}, IsReduce(key) ? key : kNoBase});
+        grouping.groups.back().outputs.push_back(id);
+      } else {
+        grouping.groups[it->second].outputs.push_back(id);
+      }
+    }
+    StoreSharedWork(grouping);
+    grouping.realized = realizes_.TakeFlags();
+    return grouping;
+  }
+
+ private:
+  bool IsReduce(BaseId id) const { return graph_.bases[id].op == Op::kReduceAxis; }
+  const std::vector<BaseId>& Children(BaseId id) const { return graph_.bases[id].children; }
+
+  // Follows `start` (whose value `st` shows) to the first stored bases behind it, and adds those to
+  // `group`. Adds `root` itself where something on the way can't be in one kernel with it.
+  void FindGroup(BaseId start, const ShapeTracker& start_st, BaseId root, Group& group) const {
+    const SInt root_size = graph_.bases[root].buffer.size();
+    absl::flat_hash_map<BaseId, std::vector<ShapeTracker>> seen;
+    struct Frame {
+      BaseId id;
+      ShapeTracker st;
+      size_t next = 0;
+    };
+    std::vector<Frame> stack;
+    const auto enter = [&](BaseId id, ShapeTracker st) {
+      std::vector<ShapeTracker>& known = seen[id];
+      if (std::find(known.begin(), known.end(), st) != known.end()) return;
+      known.push_back(st);
+      if (realizes_.Has(id) && id != root) {
+        if (!st.contiguous() || st.size() != root_size || reduce_of_[id] != kNoBase) {
+          group.Add(root);
+        }
+        group.Add(id);
+        return;
+      }
+      stack.push_back({id, std::move(st)});
+    };
+    enter(start, start_st);
+    while (!stack.empty()) {
+      Frame& frame = stack.back();
+      const std::vector<BaseId>& children = Children(frame.id);
+      if (frame.next == children.size()) {
+        stack.pop_back();
+        continue;
+      }
+      const BaseId child = children[frame.next++];
+      // One reduction a kernel, and its result in one place.
+      const std::vector<ShapeTracker> views =
+          IsReduce(child) ? std::vector<ShapeTracker>() : graph_.ViewsOf(frame.id, child);
+      if (views.size() != 1) {
+        group.Add(root);
+        stack.pop_back();
+        continue;
+      }
+      enter(child, Through(frame.st, views[0]));
+    }
+  }
+
+  // What is stored behind `group`, or nothing where another reduction feeds it.
+  Group WithDescendants(BaseId reduce, const Group& group) const {
+    std::vector<BaseId> todo = group.ids();
+    std::vector<bool> seen(graph_.bases.size(), false);
+    while (!todo.empty()) {
+      const BaseId id = todo.back();
+      todo.pop_back();
+      if (seen[id]) continue;
+      seen[id] = true;
+      if (IsReduce(id)) return Group();
+      for (const LazyEdge& edge : graph_.bases[id].sources) {
+        if (edge.id != kNoBase && edge.id != reduce) todo.push_back(edge.id);
+      }
+    }
+    Group descendants;
+    for (BaseId id : group.ids()) {
+      FindGroup(id, graph_.bases[id].buffer.st(), id, descendants);
+    }
+    Group all = group;
+    for (BaseId id : descendants.ids()) {
+      if (group.Has(id)) return all;
+    }
+    for (BaseId id : descendants.ids()) all.Add(id);
+    return all;
+  }
+
+  // Whether the kernel of `reduce` and `group` would depend on an ASSIGN outside it.
+  bool ReadsAnAssign(BaseId reduce, const Group& group) const {
+    std::vector<BaseId> todo = group.ids();
+    todo.push_back(reduce);
+    std::vector<bool> seen(graph_.bases.size(), false);
+    while (!todo.empty()) {
+      const BaseId id = todo.back();
+      todo.pop_back();
+      if (seen[id]) continue;
+      seen[id] = true;
+      if (graph_.bases[id].op == Op::kAssign && !group.Has(id)) return true;
+      if (realizes_.Has(id) && !group.Has(id)) continue;
+      for (const LazyEdge& edge : graph_.bases[id].sources) {
+        if (edge.id != kNoBase) todo.push_back(edge.id);
+      }
+    }
+    return false;
+  }
+
+  // The last base behind `reduce` that shows it whole and in order and is its only reader.
+  BaseId Chase(BaseId reduce) const {
+    BaseId at = reduce;
+    ShapeTracker st = graph_.bases[reduce].buffer.st();
+    while (Children(at).size() == 1) {
+      const BaseId next = Children(at)[0];
+      const std::vector<ShapeTracker> views = graph_.ViewsOf(at, next);
+      if (views.size() != 1 || st.size() != views[0].size()) break;
+      st = Through(st, views[0]);
+      if (!st.contiguous() || IsReduce(next)) break;
+      at = next;
+    }
+    // A cast to something wider is left to whoever reads it: less to store.
+    const LazyBase& last = graph_.bases[at];
+    if (last.op == Op::kCast && last.sources[0].id != kNoBase &&
+        SizeBytes(last.buffer.dtype()) > SizeBytes(last.sources[0].source.dtype())) {
+      at = last.sources[0].id;
+    }
+    return at;
+  }
+
+  void PlaceReduce(BaseId reduce) {
+    if (realizes_.Has(reduce)) return;
+    Group group;
+    FindGroup(reduce, graph_.bases[reduce].buffer.st(), reduce, group);
+    bool chase = std::none_of(group.ids().begin(), group.ids().end(),
+                              [&](BaseId id) { return reduce_of_[id] != kNoBase; });
+    bool alone = group.Has(reduce);
+    if (!alone && group.ids().size() > 1) group = WithDescendants(reduce, group);
+    const bool assigns = std::any_of(group.ids().begin(), group.ids().end(),
+                                     [&](BaseId id) { return graph_.bases[id].op == Op::kAssign; });
+    if (!alone && assigns && ReadsAnAssign(reduce, group)) {
+      alone = true;
+      chase = false;
+    }
+    if (alone || group.empty()) {
+      group = Group();
+      group.Add(chase ? Chase(reduce) : reduce);
+      realizes_.Add(group.ids()[0]);
+    }
+    for (BaseId id : group.ids()) reduce_of_[id] = reduce;
+  }
+
+  // Stores element-wise values that several kernels would compute, each from further back than
+  // kMostRecomputed operations.
+  void StoreSharedWork(Grouping& grouping) {
+    constexpr int32_t kNone = -1;
+    constexpr int32_t kSeveral = -2;
+    const size_t n = graph_.bases.size();
+    std::vector<int32_t> kernel(n, kNone);  // the one that computes a base
+    for (size_t k = 0; k < grouping.groups.size(); ++k) {
+      for (BaseId id : grouping.groups[k].outputs) kernel[id] = static_cast<int32_t>(k);
+    }
+    for (size_t i = n; i-- > 0;) {
+      for (const LazyEdge& edge : graph_.bases[i].sources) {
+        if (edge.id == kNoBase || realizes_.Has(edge.id)) continue;
+        int32_t& k = kernel[edge.id];
+        k = k == kNone || k == kernel[i] ? kernel[i] : kSeveral;
+      }
+    }
+    std::vector<int> work(n, 0);  // operations to get at a base's value
+    for (size_t i = 0; i < n; ++i) {
+      const auto id = static_cast<BaseId>(i);
+      if (realizes_.Has(id)) continue;
+      int sum = 1;
+      for (const LazyEdge& edge : graph_.bases[i].sources) {
+        if (edge.id != kNoBase) sum = std::min(sum + work[edge.id], kMostRecomputed + 1);
+      }
+      work[i] = sum;
+      if (kernel[i] != kSeveral || sum <= kMostRecomputed || IsReduce(id)) continue;
+      realizes_.Add(id);
+      grouping.groups.push_back({{id}, kNoBase});
+      work[i] = 0;
+    }
+  }
+  // About what one store and one load of a float cost.
+  static constexpr int kMostRecomputed = 32;
+
+  const LazyGraph& graph_;
+  Realizes realizes_;
+  std::vector<BaseId> reduce_of_;  // by stored base: the reduction that its kernel computes
+};
+
+}  // namespace
+
+Grouping GroupKernels(const LazyGraph& graph) { return Grouper(graph, FindRealizes(graph)).Run(); }
+
+}  // namespace beamd
