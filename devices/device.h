@@ -30,6 +30,9 @@ struct DeviceInfo {
   int64_t cache_bytes = 0;  // of the last level
 };
 
+// Kernels take for granted that every buffer, and window of one, begins at a multiple of this.
+inline constexpr size_t kWindowAlignment = 64;
+
 // Memory of one device. Not thread-safe; must not be freed while a launch uses it.
 class Buffer {
  public:
@@ -56,20 +59,45 @@ struct Launch {
   int64_t repeats = 1;  // this many launches back to back, at least 1
 };
 
+// A launch of a whole kernel, checked and resolved ahead, for running often. Executable, buffers and
+// device outlive it. Not thread-safe.
+class PreparedLaunch {
+ public:
+  virtual ~PreparedLaunch() = default;
+  // Argument `index` is from now on what lies `offset_bytes` (a multiple of kWindowAlignment) into
+  // `buffer`. InvalidArgument where that is too small.
+  virtual absl::Status SetBuffer(size_t index, Buffer& buffer, size_t offset_bytes) = 0;
+  // InvalidArgument where the value lies outside the variable's bounds.
+  virtual absl::Status SetVariable(size_t index, int64_t value) = 0;
+  // Starts it behind all that was started on its device before, and may return before it is done:
+  // Device::Wait. Allocates nothing.
+  virtual absl::Status Start() = 0;
+};
+
 // One device. Thread-safe. After Unavailable the object is dead: reopen it from its driver.
 class Device {
  public:
   virtual ~Device() = default;
   virtual const TargetCaps& caps() const = 0;
   virtual const DeviceInfo& info() const = 0;
-  // Aligned to 64 bytes at least; content unspecified. ResourceExhausted if it doesn't fit.
+  // Aligned to kWindowAlignment; content unspecified. ResourceExhausted if it doesn't fit.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) = 0;
+  // A window of a buffer of this device, which outlives it. OutOfRange where it doesn't lie inside;
+  // InvalidArgument unless the offset is a multiple of kWindowAlignment.
+  virtual absl::StatusOr<std::unique_ptr<Buffer>> View(Buffer& parent, size_t offset_bytes,
+                                                       size_t size_bytes) = 0;
   // InvalidArgument for an image of another target or one that needs symbols from outside.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Load(const KernelImage& image) = 0;
   // Waits for the launches; returns device time by events, not host time, of all repeats together.
   // InvalidArgument where the buffers (their number or sizes), the variables or the slices don't
   // fit the image.
   virtual absl::StatusOr<absl::Duration> Run(const Executable& exe, const Launch& launch) = 0;
+  // The launch for running often; InvalidArgument as Run says, or where it isn't of all slices.
+  virtual absl::StatusOr<std::unique_ptr<PreparedLaunch>> Prepare(const Executable& exe,
+                                                                  const Launch& launch) = 0;
+  // Returns once all prepared launches that were started are done, with the error of one that
+  // failed.
+  virtual absl::Status Wait() = 0;
   // Leaves nothing of these buffers in any cache.
   virtual absl::Status FlushCache(std::span<Buffer* const> buffers) = 0;
 };

@@ -42,7 +42,25 @@ absl::StatusOr<std::unique_ptr<CpuBuffer>> CpuBuffer::Create(size_t size_bytes) 
   return std::unique_ptr<CpuBuffer>(new CpuBuffer(start, size_bytes, bytes));
 }
 
-CpuBuffer::~CpuBuffer() { munmap(data_, mapped_bytes_); }
+absl::StatusOr<std::unique_ptr<CpuBuffer>> CpuBuffer::Window(Buffer& parent, size_t offset_bytes,
+                                                             size_t size_bytes) {
+  auto* const data = static_cast<std::byte*>(parent.mapped());
+  if (data == nullptr) return absl::InvalidArgumentError("the buffer is not of this device");
+  if (offset_bytes % kWindowAlignment != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a window at byte ", offset_bytes,
+                                                   ", which is no multiple of ", kWindowAlignment));
+  }
+  if (offset_bytes > parent.size_bytes() || size_bytes > parent.size_bytes() - offset_bytes) {
+    return absl::OutOfRangeError(absl::StrCat("a window of bytes [", offset_bytes, ", +",
+                                              size_bytes, ") of a buffer of ",
+                                              parent.size_bytes()));
+  }
+  return std::unique_ptr<CpuBuffer>(new CpuBuffer(data + offset_bytes, size_bytes, 0));
+}
+
+CpuBuffer::~CpuBuffer() {
+  if (mapped_bytes_ > 0) munmap(data_, mapped_bytes_);
+}
 
 absl::Status CpuBuffer::CheckRange(size_t offset_bytes, size_t count_bytes) const {
   if (offset_bytes <= size_bytes_ && count_bytes <= size_bytes_ - offset_bytes) {

@@ -13,6 +13,9 @@ class CpuBuffer : public Buffer {
  public:
   // ResourceExhausted if the system has no room.
   static absl::StatusOr<std::unique_ptr<CpuBuffer>> Create(size_t size_bytes);
+  // A window of mapped memory, which outlives it. OutOfRange, InvalidArgument: Device::View.
+  static absl::StatusOr<std::unique_ptr<CpuBuffer>> Window(Buffer& parent, size_t offset_bytes,
+                                                           size_t size_bytes);
   ~CpuBuffer() override;
   CpuBuffer(const CpuBuffer&) = delete;
   CpuBuffer& operator=(const CpuBuffer&) = delete;
@@ -29,7 +32,7 @@ class CpuBuffer : public Buffer {
 
   std::byte* const data_;
   const size_t size_bytes_;
-  const size_t mapped_bytes_;
+  const size_t mapped_bytes_;  // 0: a window, whose memory is another's
 };
 
 }  // namespace beamd

@@ -101,28 +101,33 @@ int64_t NowNanoseconds() {
   return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
 }
 
+absl::Status CheckBuffer(const KernelImage::Buffer& want, size_t size_bytes) {
+  const auto bytes = static_cast<uint64_t>(want.size_elements) * SizeBytes(want.scalar);
+  if (size_bytes >= bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("slot ", want.slot, " needs ", bytes, " bytes, its buffer has ", size_bytes));
+}
+
+absl::Status CheckVariable(const KernelImage::Variable& v, int64_t value) {
+  if (value >= v.min && value <= v.max) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(v.name, " = ", value, " is outside [", v.min, ", ", v.max, "]"));
+}
+
 absl::Status CheckLaunch(const KernelImage& image, const Launch& launch) {
   if (launch.buffers.size() != image.buffers.size()) {
     return absl::InvalidArgumentError(absl::StrCat("the kernel takes ", image.buffers.size(),
                                                    " buffers, not ", launch.buffers.size()));
   }
   for (size_t i = 0; i < image.buffers.size(); ++i) {
-    const KernelImage::Buffer& want = image.buffers[i];
-    const auto bytes = static_cast<uint64_t>(want.size_elements) * SizeBytes(want.scalar);
-    if (launch.buffers[i]->size_bytes() >= bytes) continue;
-    return absl::InvalidArgumentError(absl::StrCat("slot ", want.slot, " needs ", bytes,
-                                                   " bytes, its buffer has ",
-                                                   launch.buffers[i]->size_bytes()));
+    BEAMD_RETURN_IF_ERROR(CheckBuffer(image.buffers[i], launch.buffers[i]->size_bytes()));
   }
   if (launch.variables.size() != image.variables.size()) {
     return absl::InvalidArgumentError(absl::StrCat("the kernel takes ", image.variables.size(),
                                                    " variables, not ", launch.variables.size()));
   }
   for (size_t i = 0; i < image.variables.size(); ++i) {
-    const KernelImage::Variable& v = image.variables[i];
-    if (launch.variables[i] >= v.min && launch.variables[i] <= v.max) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(v.name, " = ", launch.variables[i], " is outside [", v.min, ", ", v.max, "]"));
+    BEAMD_RETURN_IF_ERROR(CheckVariable(image.variables[i], launch.variables[i]));
   }
   if (launch.begin < 0 || launch.begin > launch.end || launch.end > image.slices) {
     return absl::InvalidArgumentError(
@@ -131,6 +136,50 @@ absl::Status CheckLaunch(const KernelImage& image, const Launch& launch) {
   if (launch.repeats < 1) return absl::InvalidArgumentError("repeats must be at least 1");
   return absl::OkStatus();
 }
+
+// The kernel's arguments as its entry takes them. A launch is a call.
+class CpuLaunch final : public PreparedLaunch {
+ public:
+  CpuLaunch(const CpuExecutable& executable, const Launch& launch)
+      : entry_(executable.entry()),
+        image_(executable.image()),
+        pointers_(launch.buffers.size()),
+        variables_(launch.variables.begin(), launch.variables.end()) {
+    for (size_t i = 0; i < pointers_.size(); ++i) pointers_[i] = launch.buffers[i]->mapped();
+  }
+
+  absl::Status SetBuffer(size_t index, Buffer& buffer, size_t offset_bytes) override {
+    auto* const data = static_cast<std::byte*>(buffer.mapped());
+    if (index >= pointers_.size() || data == nullptr || offset_bytes % kWindowAlignment != 0 ||
+        offset_bytes > buffer.size_bytes()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("buffer ", index, " of the launch can't be at byte ", offset_bytes));
+    }
+    BEAMD_RETURN_IF_ERROR(CheckBuffer(image_.buffers[index], buffer.size_bytes() - offset_bytes));
+    pointers_[index] = data + offset_bytes;
+    return absl::OkStatus();
+  }
+
+  absl::Status SetVariable(size_t index, int64_t value) override {
+    if (index >= variables_.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("the launch has no variable ", index));
+    }
+    BEAMD_RETURN_IF_ERROR(CheckVariable(image_.variables[index], value));
+    variables_[index] = value;
+    return absl::OkStatus();
+  }
+
+  absl::Status Start() override {
+    entry_(pointers_.data(), variables_.data(), 0, image_.slices);
+    return absl::OkStatus();
+  }
+
+ private:
+  const CpuEntry entry_;
+  const KernelImage& image_;
+  std::vector<void*> pointers_;
+  std::vector<int64_t> variables_;
+};
 
 class CpuDevice : public Device {
  public:
@@ -142,6 +191,11 @@ class CpuDevice : public Device {
 
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override {
     return CpuBuffer::Create(size_bytes);
+  }
+
+  absl::StatusOr<std::unique_ptr<Buffer>> View(Buffer& parent, size_t offset_bytes,
+                                               size_t size_bytes) override {
+    return CpuBuffer::Window(parent, offset_bytes, size_bytes);
   }
 
   absl::StatusOr<std::unique_ptr<Executable>> Load(const KernelImage& image) override {
@@ -164,6 +218,19 @@ class CpuDevice : public Device {
     }
     return absl::Nanoseconds(NowNanoseconds() - start);
   }
+
+  absl::StatusOr<std::unique_ptr<PreparedLaunch>> Prepare(const Executable& exe,
+                                                          const Launch& launch) override {
+    const auto* loaded = dynamic_cast<const CpuExecutable*>(&exe);
+    if (loaded == nullptr) return absl::InvalidArgumentError("loaded by another device");
+    BEAMD_RETURN_IF_ERROR(CheckLaunch(loaded->image(), launch));
+    if (launch.begin != 0 || launch.end != loaded->image().slices || launch.repeats != 1) {
+      return absl::InvalidArgumentError("a prepared launch is of all slices, once");
+    }
+    return std::make_unique<CpuLaunch>(*loaded, launch);
+  }
+
+  absl::Status Wait() override { return absl::OkStatus(); }  // Start waits
 
   absl::Status FlushCache(std::span<Buffer* const> buffers) override {
     size_t bytes = 0;

@@ -43,6 +43,14 @@ class ScriptedDevice : public Device {
                      launch.repeats});
     return script_(calls.back());
   }
+  absl::StatusOr<std::unique_ptr<Buffer>> View(Buffer&, size_t, size_t) override {
+    return absl::UnimplementedError("");
+  }
+  absl::StatusOr<std::unique_ptr<PreparedLaunch>> Prepare(const Executable&,
+                                                          const Launch&) override {
+    return absl::UnimplementedError("");
+  }
+  absl::Status Wait() override { return absl::UnimplementedError(""); }
   absl::Status FlushCache(std::span<Buffer* const>) override {
     ++flushes;
     return absl::OkStatus();

@@ -1,5 +1,7 @@
 #include "devices/cpu/device.h"
 
+#include <cstring>
+
 #include "absl/status/status.h"
 #include "devices/scratch.h"
 #include "engine/llvm/codegen.h"
@@ -50,6 +52,68 @@ TEST(CpuDevice, TimesGrowWithTheWork) {
   const absl::Duration few = time(1000), many = time(10000);
   EXPECT_GT(many, few * 5);
   EXPECT_LT(many, few * 20);
+}
+
+TEST(CpuBuffer, WindowsShareItsMemory) {
+  const auto device = OpenCpuDevice();
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto whole = (*device)->Allocate(256);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const auto window = (*device)->View(**whole, 64, 128);
+  ASSERT_TRUE(window.ok()) << window.status();
+  EXPECT_EQ((*window)->size_bytes(), 128);
+  const std::byte written[] = {std::byte{7}, std::byte{8}};
+  ASSERT_TRUE((*window)->Write(3, written).ok());
+  std::byte read[2] = {};
+  ASSERT_TRUE((*whole)->Read(67, read).ok());
+  EXPECT_EQ(read[1], std::byte{8});
+  EXPECT_TRUE(absl::IsOutOfRange((*window)->Write(127, written)));
+  // A window of a window.
+  const auto inner = (*device)->View(**window, 64, 64);
+  ASSERT_TRUE(inner.ok()) << inner.status();
+  EXPECT_EQ((*inner)->mapped(), static_cast<std::byte*>((*whole)->mapped()) + 128);
+}
+
+TEST(CpuBuffer, RefusesWindowsThatStickOutOrBreakTheAlignment) {
+  const auto device = OpenCpuDevice();
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto whole = (*device)->Allocate(256);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_TRUE(absl::IsOutOfRange((*device)->View(**whole, 192, 65).status()));
+  EXPECT_TRUE(absl::IsOutOfRange((*device)->View(**whole, 320, 0).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument((*device)->View(**whole, 4, 8).status()));
+  EXPECT_TRUE((*device)->View(**whole, 256, 0).ok());
+}
+
+TEST(CpuDevice, ReplaysAPreparedLaunchOnOtherBuffers) {
+  const auto device = OpenCpuDevice();
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto exe = (*device)->Load(Doubling());
+  ASSERT_TRUE(exe.ok()) << exe.status();
+  const auto first = (*device)->Allocate(256), second = (*device)->Allocate(64 + 256);
+  ASSERT_TRUE(first.ok() && second.ok());
+  for (Buffer* b : {first->get(), second->get()}) std::memset(b->mapped(), 0, b->size_bytes());
+  Buffer* const buffers[] = {first->get()};
+  Launch launch;
+  launch.buffers = buffers;
+  launch.end = 8;
+  const auto prepared = (*device)->Prepare(**exe, launch);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  ASSERT_TRUE((*prepared)->Start().ok());
+  ASSERT_TRUE((*prepared)->SetBuffer(0, **second, 64).ok());
+  ASSERT_TRUE((*prepared)->Start().ok());
+  ASSERT_TRUE((*device)->Wait().ok());
+  // x + 2^x of zeros.
+  EXPECT_EQ(static_cast<float*>((*first)->mapped())[63], 1.0f);
+  EXPECT_EQ(static_cast<float*>((*second)->mapped())[15], 0.0f);
+  EXPECT_EQ(static_cast<float*>((*second)->mapped())[16], 1.0f);
+
+  EXPECT_TRUE(absl::IsInvalidArgument((*prepared)->SetBuffer(0, **second, 128)));
+  EXPECT_TRUE(absl::IsInvalidArgument((*prepared)->SetBuffer(0, **second, 32)));
+  EXPECT_TRUE(absl::IsInvalidArgument((*prepared)->SetBuffer(1, **second, 0)));
+  EXPECT_TRUE(absl::IsInvalidArgument((*prepared)->SetVariable(0, 1)));
+  launch.end = 4;
+  EXPECT_TRUE(absl::IsInvalidArgument((*device)->Prepare(**exe, launch).status()));
 }
 
 TEST(ScratchBuffers, AreRefusedWhereTheDeviceHasLessMemory) {
