@@ -58,6 +58,8 @@ class DeviceMemory final : public BufferMemory {
 
   OpenedDevice& device() const { return *device_; }
   Buffer& buffer() const { return *buffer_; }
+  // What this is a window of, in the end.
+  const DeviceMemory& whole() const { return parent_ != nullptr ? parent_->whole() : *this; }
 
  private:
   const std::shared_ptr<OpenedDevice> device_;

@@ -90,6 +90,7 @@ class Runtime final : public Realizer {
   // FailedPrecondition: one is being made already.
   absl::Status BeginRecording(Recording* recording);
   void EndRecording() { recording_ = nullptr; }
+  bool is_recording() const { return recording_ != nullptr; }
   // The buffer's memory, window or not: uploads what the host holds, and allocates what isn't.
   absl::StatusOr<std::shared_ptr<DeviceMemory>> MemoryOf(TensorBuffer& buffer);
   absl::StatusOr<std::shared_ptr<OpenedDevice>> DeviceNamed(absl::string_view name) const;
