@@ -6,12 +6,17 @@
 //   EXPECT_THAT(lazy.Values<float>(x + 1), ElementsAre(2, 3, 4, 5));
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/base/status.h"
 #include "engine/lazy/lazy_buffer.h"
 #include "engine/lazy/lazy_context.h"
@@ -36,8 +41,8 @@ constexpr Scalar ScalarOf() {
 
 struct LazyRuntime {
   // The program ends where the runtime can't start.
-  LazyRuntime() {
-    auto created = Runtime::Create();
+  LazyRuntime() : LazyRuntime(Runtime::Create()) {}
+  explicit LazyRuntime(absl::StatusOr<std::unique_ptr<Runtime>> created) {
     BEAMD_CHECK(created.ok(), created.status().ToString());
     runtime = *std::move(created);
     context.set_realizer(runtime.get());

@@ -73,10 +73,10 @@ class FailingDevice final : public Device {
   const std::unique_ptr<Device> inner_;
 };
 
-std::unique_ptr<Runtime> WithOptions(RuntimeOptions options) {
+absl::StatusOr<std::unique_ptr<Runtime>> WithOptions(RuntimeOptions options) {
   std::vector<RuntimeDevice> devices;
   devices.push_back({"cpu:0", *OpenCpuDevice()});
-  return *Runtime::Create(std::move(devices), std::move(options));
+  return Runtime::Create(std::move(devices), std::move(options));
 }
 
 TEST(Runtime, ComputesElementWiseAndReductions) {
@@ -186,9 +186,7 @@ TEST(Runtime, CopiesBetweenDevices) {
   std::vector<RuntimeDevice> devices;
   devices.push_back({"cpu:0", *OpenCpuDevice()});
   devices.push_back({"cpu:1", *OpenCpuDevice()});
-  LazyRuntime lazy;
-  lazy.runtime = *Runtime::Create(std::move(devices), {});
-  lazy.context.set_realizer(lazy.runtime.get());
+  LazyRuntime lazy(Runtime::Create(std::move(devices), {}));
   const LazyBuffer there = (lazy.From(Count(3), {3}) + 1).CopyTo("cpu:1");
   const LazyBuffer back = (there * 2).CopyTo("cpu:0");
   EXPECT_THAT(lazy.Values<float>(back), ElementsAre(2, 4, 6));
@@ -203,12 +201,11 @@ TEST(Runtime, SaysThatItHasNoSuchDevice) {
 }
 
 TEST(Runtime, AfterAnErrorNothingIsRealisedAndItCanBeTriedAgain) {
-  LazyRuntime lazy;
   auto failing = std::make_unique<FailingDevice>(*OpenCpuDevice());
   FailingDevice& device = *failing;
   std::vector<RuntimeDevice> devices;
   devices.push_back({"cpu:0", std::move(failing)});
-  lazy.runtime = *Runtime::Create(std::move(devices), {});
+  LazyRuntime lazy(Runtime::Create(std::move(devices), {}));
   const LazyBuffer middle = (lazy.From(Count(4), {4}) + 1).Contiguous();
   const LazyBuffer y = middle.Reduce(Op::kAdd, kAxis0);
   const std::array<LazyBuffer, 2> both{middle, y};
@@ -267,13 +264,12 @@ TEST(Runtime, ReadsHostDataThatWasNeverUsed) {
 TEST(Runtime, TakesOptsThatSomeoneTuned) {
   std::ostringstream log;
   int asked = 0;
-  LazyRuntime lazy;
-  lazy.runtime = WithOptions({.opts_for =
-                                  [&](const Kernel&, const Digest&) {
-                                    ++asked;
-                                    return std::vector<Opt>{{OptOp::kUpcast, 0, 2}};
-                                  },
-                              .log = &log});
+  LazyRuntime lazy(WithOptions({.opts_for =
+                                    [&](const Kernel&, const Digest&) {
+                                      ++asked;
+                                      return std::vector<Opt>{{OptOp::kUpcast, 0, 2}};
+                                    },
+                                .log = &log}));
   const ScopedOption debug(options::kDebug, 3);
   EXPECT_EQ(lazy.Values<float>(lazy.From(Count(64), {64}) + 1)[63], 64);
   EXPECT_EQ(asked, 1);
@@ -287,8 +283,7 @@ TEST(Runtime, TakesOptsThatSomeoneTuned) {
 
 TEST(Runtime, DebugPrintsALineAKernel) {
   std::ostringstream log;
-  LazyRuntime lazy;
-  lazy.runtime = WithOptions({.log = &log});
+  LazyRuntime lazy(WithOptions({.log = &log}));
   lazy.Values<float>(lazy.From(Count(64), {64}) + 1);
   EXPECT_EQ(log.str(), "");
   const ScopedOption debug(options::kDebug, 2);
@@ -300,8 +295,7 @@ TEST(Runtime, DebugPrintsALineAKernel) {
 
 TEST(Runtime, DebugPrintsAssembly) {
   std::ostringstream log;
-  LazyRuntime lazy;
-  lazy.runtime = WithOptions({.log = &log});
+  LazyRuntime lazy(WithOptions({.log = &log}));
   const ScopedOption debug(options::kDebug, 6);
   lazy.Values<float>(lazy.From(Count(64), {64}) + 1);
   EXPECT_THAT(log.str(), HasSubstr("DEFINE_GLOBAL"));
