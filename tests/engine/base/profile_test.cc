@@ -42,20 +42,26 @@ TEST(Profile, TableSumsByNameAndPutsTheLongestFirst) {
 
 TEST(Profile, TraceIsJsonWithATrackAThread) {
   Profile profile;
-  profile.Add(Kernel("a \"quoted\" \\ name\n", 1500, 250));
+  profile.Add(Kernel("a \"quoted\" \\ name", 1500, 250));
   std::thread([&profile] { profile.Add(Kernel("other", 2000, 1)); }).join();
   const std::string text = profile.TraceJson();
   const auto json = JsonValue::Parse(text);
   ASSERT_TRUE(json.ok()) << json.status() << "\n" << text;
   const JsonValue& events = (*json)["traceEvents"];
   ASSERT_THAT(events.items(), SizeIs(2));
-  EXPECT_EQ(events[0]["name"].String(), "a \"quoted\" \\ name\n");
+  EXPECT_EQ(events[0]["name"].String(), "a \"quoted\" \\ name");
   EXPECT_EQ(events[0]["ph"].String(), "X");
   EXPECT_EQ(events[0]["cat"].String(), "kernel");
   EXPECT_EQ(events[0]["ts"].Double(), 1.5);
   EXPECT_EQ(events[0]["dur"].Double(), 0.25);
   EXPECT_EQ(events[0]["args"]["ops"].Double(), 2000);
   EXPECT_NE(events[0]["tid"].Int(), events[1]["tid"].Int());
+}
+
+TEST(Profile, TraceSpellsControlCharactersInHexadecimal) {
+  Profile profile;
+  profile.Add(Kernel("line\n", 0, 1));
+  EXPECT_THAT(profile.TraceJson(), HasSubstr("\"line\\u000a\""));
 }
 
 TEST(Profile, WritesItsTrace) {
