@@ -237,7 +237,14 @@ bool Consecutive(const ShapeTracker& st) {
   return !v.mask && v.strides == StridesForShape(v.shape);
 }
 
-bool CanView(const LazyBuffer& b) { return Consecutive(b.st()) && !b.is_const(); }
+// Kernels take for granted that buffers begin at a multiple of this many bytes.
+constexpr int64_t kWindowAlignment = 64;
+
+bool CanView(const LazyBuffer& b) {
+  if (b.is_const() || !Consecutive(b.st())) return false;
+  const SInt& offset = b.st().views()[0].offset;
+  return offset.is_number() && offset.number() * SizeBytes(b.dtype()) % kWindowAlignment == 0;
+}
 
 }  // namespace
 
