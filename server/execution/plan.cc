@@ -36,41 +36,25 @@ std::string ShapeText(const Shape& shape) {
                       ")");
 }
 
-// How many of the handles on each buffer are the recording's own. What has no others is seen by
-// nobody else.
-absl::flat_hash_map<const TensorBuffer*, int64_t> OwnHandles(const Recording& recording) {
-  absl::flat_hash_map<const TensorBuffer*, int64_t> own;
-  absl::flat_hash_set<const TensorBuffer*> windows;
+// What only the plan sees: computed by it before it is read, and held by nothing but the recording.
+// A window keeps what it is a window of.
+std::vector<std::shared_ptr<TensorBuffer>> InternalBuffers(const Recording& recording) {
+  absl::flat_hash_map<const TensorBuffer*, int64_t> handles;
+  absl::flat_hash_set<const TensorBuffer*> taken;
   for (const RecordedItem& recorded : recording.items) {
     for (const std::shared_ptr<TensorBuffer>& buffer : recorded.item.buffers) {
-      ++own[buffer.get()];
-      if (buffer->parent != nullptr) windows.insert(buffer.get());
+      ++handles[buffer.get()];
+      if (buffer->parent != nullptr) taken.insert(buffer->parent.get());
     }
   }
+  std::vector<std::shared_ptr<TensorBuffer>> internal;
   for (const RecordedItem& recorded : recording.items) {
     for (const std::shared_ptr<TensorBuffer>& buffer : recorded.item.buffers) {
-      // The handle that a window has on its buffer counts where the window is the recording's.
-      if (windows.erase(buffer.get()) > 0 && buffer.use_count() == own[buffer.get()]) {
-        ++own[buffer->parent.get()];
+      if (recording.fresh.contains(buffer.get()) && taken.insert(buffer.get()).second &&
+          buffer.use_count() == handles.at(buffer.get())) {
+        internal.push_back(buffer);
       }
     }
-  }
-  return own;
-}
-
-// What only the plan sees: computed by it before it is read, and held by nothing else.
-std::vector<std::shared_ptr<TensorBuffer>> InternalBuffers(const Recording& recording) {
-  const absl::flat_hash_map<const TensorBuffer*, int64_t> own = OwnHandles(recording);
-  std::vector<std::shared_ptr<TensorBuffer>> internal;
-  absl::flat_hash_set<const TensorBuffer*> seen;
-  const auto add = [&](const std::shared_ptr<TensorBuffer>& buffer) {
-    if (recording.fresh.contains(buffer.get()) && seen.insert(buffer.get()).second &&
-        buffer.use_count() == own.at(buffer.get())) {
-      internal.push_back(buffer);
-    }
-  };
-  for (const RecordedItem& recorded : recording.items) {
-    for (const std::shared_ptr<TensorBuffer>& buffer : recorded.item.buffers) add(buffer);
   }
   return internal;
 }
