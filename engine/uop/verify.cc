@@ -78,6 +78,43 @@ class NodeCheck {
     return absl::OkStatus();
   }
 
+  // Every source from `first` on is a size that the argument names, and it names no other source.
+  absl::Status SizesAreUsed(int first, absl::string_view field) const {
+    std::vector<bool> used(u_.src_count(), false);
+    int32_t other = -1;
+    const auto use = [&](const IntOrSrc& v) {
+      if (v.src < 0) return;
+      if (v.src < first) {
+        other = v.src;
+      } else {
+        used[v.src] = true;
+      }
+    };
+    if (u_.has_data<IntsArg>()) std::ranges::for_each(u_.data<IntsArg>().values, use);
+    if (u_.has_data<BufferArg>()) std::ranges::for_each(u_.data<BufferArg>().shape, use);
+    if (u_.has_data<ViewsArg>()) {
+      for (const ViewArg& view : u_.data<ViewsArg>().views) {
+        std::ranges::for_each(view.shape, use);
+        std::ranges::for_each(view.strides, use);
+        use(view.offset);
+        for (size_t i = 0; view.mask && i < view.mask->size(); ++i) {
+          use((*view.mask)[i].first);
+          use((*view.mask)[i].second);
+        }
+      }
+    }
+    if (other >= 0) {
+      return Fault("SYMBOLIC", absl::StrCat("takes source ", other, " as a size"), field);
+    }
+    for (int i = first; i < u_.src_count(); ++i) {
+      if (!used[i]) {
+        return Fault("ARITY", absl::StrCat("source ", i, " is a size that nothing takes"),
+                     SrcField(i), first, u_.src_count());
+      }
+    }
+    return absl::OkStatus();
+  }
+
   static bool IsValue(DType t) { return !t.is_void() && !t.is_pointer() && !t.is_image(); }
   static std::string SrcField(int i) { return absl::StrCat("src[", i, "]"); }
 
@@ -269,13 +306,14 @@ absl::Status VerifyAccess(const NodeCheck& check) {
   return check.SrcIs(2, element);
 }
 
+// In a kernel the target is a pointer, in a tensor graph a value that lies in a buffer.
 absl::Status VerifyAssign(const NodeCheck& check) {
   const UOp u = check.node();
   BEAMD_RETURN_IF_ERROR(check.Arity(2, std::numeric_limits<int>::max()));
   BEAMD_RETURN_IF_ERROR(check.IsValue());
   BEAMD_RETURN_IF_ERROR(check.SrcIs(1, u.dtype()));
   const DType target = u.src(0).dtype();
-  if (!target.is_pointer() || ElementType(target) != u.dtype()) {
+  if ((target.is_pointer() ? ElementType(target) : target) != u.dtype()) {
     return check.Fault(
         "DTYPE",
         absl::StrCat("source 0 is ", ToString(target), ", which holds no ", ToString(u.dtype())),
@@ -284,6 +322,7 @@ absl::Status VerifyAssign(const NodeCheck& check) {
   if (!u.arg().has_value()) return check.Arity(2);
   BEAMD_RETURN_IF_ERROR(check.HasArg<ViewsArg>("view_arg"));
   BEAMD_RETURN_IF_ERROR(check.SizesFrom(2));
+  BEAMD_RETURN_IF_ERROR(check.SizesAreUsed(2, "view_arg"));
   return VerifyViews(check);
 }
 
@@ -379,8 +418,16 @@ absl::Status VerifyMovement(const NodeCheck& check) {
     return check.Arity(1);
   }
   BEAMD_RETURN_IF_ERROR(check.HasArg<IntsArg>("ints_arg"));
-  if (u.is(Op::kPermute | Op::kFlip)) return check.Arity(1);
-  return check.SizesFrom(1);
+  if (u.is(Op::kPermute | Op::kFlip)) {
+    BEAMD_RETURN_IF_ERROR(check.Arity(1));
+    const std::vector<IntOrSrc>& values = u.data<IntsArg>().values;
+    if (std::ranges::all_of(values, [](const IntOrSrc& v) { return v.src < 0; })) {
+      return absl::OkStatus();
+    }
+    return check.Fault("SYMBOLIC", "takes numbers only", "ints_arg.symbolic");
+  }
+  BEAMD_RETURN_IF_ERROR(check.SizesFrom(1));
+  return check.SizesAreUsed(1, "ints_arg");
 }
 
 }  // namespace
@@ -442,7 +489,8 @@ absl::Status VerifyNode(UOp u, int64_t index) {
     case Op::kEmpty:
       BEAMD_RETURN_IF_ERROR(check.IsValue());
       BEAMD_RETURN_IF_ERROR(check.HasArg<BufferArg>("buffer_arg"));
-      return check.SizesFrom(0);
+      BEAMD_RETURN_IF_ERROR(check.SizesFrom(0));
+      return check.SizesAreUsed(0, "buffer_arg.shape");
     case Op::kReshape:
     case Op::kExpand:
     case Op::kPermute:

@@ -81,6 +81,10 @@ class KernelCheck {
         }
         accesses_.push_back({u, u.src(1), &u.src(0).data<BufferArg>()});
       }
+      if (u.is(Op::kAssign) && !u.src(0).is(Op::kDefineGlobal)) {
+        return Fault(u, "BUFFER", absl::StrCat("source 0 is no buffer: ", Name(u.src(0).op())),
+                     "src[0]");
+      }
       if (u.is(Op::kView | Op::kAssign)) BEAMD_RETURN_IF_ERROR(CheckSizes(u));
       if (u.is(Op::kSink) && (u != sink_ || u.arg().has_value())) {
         return Fault(u, "WRONG_ARG", "the kernel is optimised already", "kernel_info");

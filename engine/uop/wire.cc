@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
+#include "engine/uop/sizes.h"
 #include "engine/uop/verify.h"
 
 namespace beamd {
@@ -50,26 +51,6 @@ const OpTables& Ops() {
 std::optional<Op> FromWire(v1::Op op) {
   if (op <= 0 || op >= v1::Op_ARRAYSIZE || Ops().from_wire[op] == Op::kUnspecified) return {};
   return Ops().from_wire[op];
-}
-
-// Sources before the ones that are sizes in the node's argument; nullopt where an op's argument
-// holds no sizes.
-std::optional<int> SizesBegin(Op op) {
-  switch (op) {
-    case Op::kView:
-    case Op::kBuffer:
-    case Op::kEmpty:
-      return 0;
-    case Op::kReshape:
-    case Op::kExpand:
-    case Op::kPad:
-    case Op::kShrink:
-      return 1;
-    case Op::kAssign:
-      return 2;
-    default:
-      return {};
-  }
 }
 
 template <typename Message>
@@ -283,6 +264,9 @@ class WireReader {
                                                  const std::string& field) {
     BEAMD_RETURN_IF_ERROR(
         CheckRank(message.values_size() / (op_ == Op::kPad || op_ == Op::kShrink ? 2 : 1), field));
+    if (!SizesBegin(op_) && !message.symbolic().empty()) {
+      return Fault("SYMBOLIC", "takes numbers only", field + ".symbolic");
+    }
     std::vector<IntOrSrc> values;
     for (const int64_t v : message.values()) values.push_back({v, -1});
     const auto entry = [&](const v1::Symbolic& s) {

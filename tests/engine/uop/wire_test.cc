@@ -299,6 +299,14 @@ const Damage kDamages[] = {
      "node 4 (VIEW): an entry that is an expression", "SYMBOLIC"},
     {"symbolic_of_no_integer", [](v1::Graph& g) { View0(g, 4).mutable_symbolic(0)->set_node(2); },
      "node 4 (VIEW): a size is global float32*, not an integer", "DTYPE"},
+    {"permutes_by_an_expression",
+     [](v1::Graph& g) {
+       N(g, 6).set_op(v1::OP_PERMUTE);
+       v1::IntList& order = *N(g, 6).mutable_ints_arg();
+       order.add_values(0);
+       order.add_symbolic()->set_node(3);
+     },
+     "node 6 (PERMUTE): takes numbers only", "SYMBOLIC"},
     {"axes_outside", [](v1::Graph& g) { N(g, 8).mutable_reduce_arg()->set_axes(0, 1u << 31); },
      "node 8 (REDUCE_AXIS): there is no axis 2147483648", "AXES"},
     {"axes_twice", [](v1::Graph& g) { N(g, 8).mutable_reduce_arg()->add_axes(1); },
