@@ -122,12 +122,16 @@ TEST_F(LazyBufferTest, AContiguousCopyServesOtherReaders) {
 }
 
 TEST_F(LazyBufferTest, AWindowNeedsNoKernel) {
-  const LazyBuffer a = Empty({4, 2});
-  const std::array<std::pair<SInt, SInt>, 2> rows{{{1, 3}, {0, 2}}};
+  const LazyBuffer a = Empty({4, 16});
+  const std::array<std::pair<SInt, SInt>, 2> rows{{{1, 3}, {0, 16}}};
   const LazyBuffer window = a.Shrink(rows).Contiguous();
   ASSERT_EQ(window.op(), Op::kBufferView);
-  EXPECT_EQ(window.buffer()->offset_bytes, 8);
+  EXPECT_EQ(window.buffer()->offset_bytes, 64);
   EXPECT_TRUE(window.buffer()->parent == a.buffer());
+  // A kernel takes for granted that a buffer begins at a multiple of 64 bytes.
+  const LazyBuffer narrow = Empty({4, 2});
+  const std::array<std::pair<SInt, SInt>, 2> some{{{1, 3}, {0, 2}}};
+  EXPECT_EQ(narrow.Shrink(some).Contiguous().op(), Op::kContiguous);
 }
 
 TEST_F(LazyBufferTest, AnAssignIsSeenThroughItsTargetsView) {

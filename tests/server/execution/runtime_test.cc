@@ -311,10 +311,11 @@ TEST(Runtime, CountsAndProfilesWhatItRuns) {
   lazy.runtime->set_profile(nullptr);
   const Counts counts = lazy.runtime->counters().Get();
   EXPECT_EQ(counts.kernels, 1);
-  EXPECT_EQ(counts.ops, 512);
+  EXPECT_GE(counts.ops, 512);  // and what indices take
   EXPECT_EQ(counts.bytes, 2048);
   EXPECT_GT(counts.time, absl::ZeroDuration());
-  EXPECT_EQ(counts.memory_bytes, 2048);
+  EXPECT_EQ(counts.memory_bytes, 1024);  // the result: the data went with its last reader
+  EXPECT_EQ(counts.peak_memory_bytes, 2048);
 
   std::vector<std::string> categories;
   for (const ProfileEvent& e : profile.events()) categories.push_back(e.category);
