@@ -372,8 +372,12 @@ absl::Status Tensor::Set(const std::vector<Index>& indices, const Operand& value
   // Computed before any of it is written: it may read other elements of this.
   values = values.Contiguous();
   BEAMD_RETURN_IF_ERROR(Realize());
+  const ShapeTracker seen = lazydata().st();
   target.Assign(values);
-  return target.Realize();
+  BEAMD_RETURN_IF_ERROR(target.Realize());
+  // Another node from now on: what was computed of the old one stays true of the old content.
+  impl_->lazydata = target.lazydata().base().WithView(seen);
+  return absl::OkStatus();
 }
 
 Tensor Tensor::Gather(int dim, const Tensor& index) const {
