@@ -41,7 +41,8 @@ Tensor Fold(absl::string_view operation, const Tensor& x, const Axes& axes, bool
 // How many elements of `x` go into one of the result; the axes fit.
 SInt FoldedCount(const Tensor& x, const Axes& axes) {
   SInt count = 1;
-  for (int axis : *FoldedAxes(x, axes)) count = count * x.shape()[axis];
+  const absl::StatusOr<std::vector<int>> folded = FoldedAxes(x, axes);
+  for (int axis : *folded) count = count * x.shape()[axis];
   return count;
 }
 
