@@ -140,7 +140,7 @@ absl::StatusOr<Windows> PoolingWindows(const Tensor& x, const PerAxis& kernel,
 Tensor Tensor::Conv2d(const Tensor& weight, const Tensor& bias, int groups, const PerAxis& stride,
                       const PerAxis& dilation, const PerAxis& padding,
                       std::optional<Scalar> acc_dtype) const {
-  constexpr char kName[] = "Conv2d";
+  constexpr char kName[] = "conv2d";
   if (Tensor failed = FirstFailed({*this, weight}); failed.defined()) return failed;
   const int axes = weight.ndim() - 2;
   const auto mismatch = [&] {
@@ -216,7 +216,7 @@ Tensor Tensor::Conv2d(const Tensor& weight, const Tensor& bias, int groups, cons
 Tensor Tensor::ConvTranspose2d(const Tensor& weight, const Tensor& bias, int groups,
                                const PerAxis& stride, const PerAxis& dilation,
                                const PerAxis& padding, const PerAxis& output_padding) const {
-  constexpr char kName[] = "ConvTranspose2d";
+  constexpr char kName[] = "conv_transpose2d";
   if (Tensor failed = FirstFailed({*this, weight}); failed.defined()) return failed;
   const int axes = weight.ndim() - 2;
   if (axes < 1 || ndim() != weight.ndim() || groups < 1 || shape()[1] != weight.shape()[0] ||
@@ -272,7 +272,7 @@ Tensor Tensor::AvgPool2d(const PerAxis& kernel, std::optional<PerAxis> stride,
   if (Tensor failed = FirstFailed({*this}); failed.defined()) return failed;
   const absl::StatusOr<Windows> windows =
       PoolingWindows(*this, kernel, stride, dilation, padding, ceil_mode);
-  if (!windows.ok()) return InvalidTensor("AvgPool2d", windows.status().message());
+  if (!windows.ok()) return InvalidTensor("avg_pool2d", windows.status().message());
   const std::vector<int> axes = LastAxes(windows->axes());
   const std::vector<int> whole = windows->whole_padding();
   const Tensor pooled = windows->Of(PadFlatBy(*this, whole));
@@ -290,7 +290,7 @@ Tensor Tensor::MaxPool2d(const PerAxis& kernel, std::optional<PerAxis> stride,
   if (Tensor failed = FirstFailed({*this}); failed.defined()) return failed;
   const absl::StatusOr<Windows> windows =
       PoolingWindows(*this, kernel, stride, dilation, padding, ceil_mode);
-  if (!windows.ok()) return InvalidTensor("MaxPool2d", windows.status().message());
+  if (!windows.ok()) return InvalidTensor("max_pool2d", windows.status().message());
   const ConstValue least = IsFloat(dtype()) ? ConstValue(-std::numeric_limits<double>::infinity())
                                             : ConstValue(MinInt(dtype()));
   return windows->Of(PadFlatBy(*this, windows->whole_padding(), least))
@@ -299,7 +299,7 @@ Tensor Tensor::MaxPool2d(const PerAxis& kernel, std::optional<PerAxis> stride,
 
 Tensor Tensor::Interpolate(const std::vector<int>& size, InterpolateMode mode,
                            bool align_corners) const {
-  constexpr char kName[] = "Interpolate";
+  constexpr char kName[] = "interpolate";
   if (Tensor failed = FirstFailed({*this}); failed.defined()) return failed;
   const int axes = static_cast<int>(size.size());
   if (axes < 1 || axes > ndim()) {

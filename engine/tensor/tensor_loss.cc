@@ -18,7 +18,7 @@ Tensor Reduced(const Tensor& losses, Reduction reduction) {
     case Reduction::kSum:
       return losses.Sum();
   }
-  return InvalidTensor("Reduction", absl::StrCat("no reduction ", static_cast<int>(reduction)));
+  return InvalidTensor("reduction", absl::StrCat("no reduction ", static_cast<int>(reduction)));
 }
 
 bool IsShare(double smoothing) { return smoothing >= 0 && smoothing <= 1; }
@@ -39,7 +39,7 @@ Tensor Tensor::BinaryCrossentropyLogits(const Tensor& y, Reduction reduction) co
 
 Tensor Tensor::SparseCategoricalCrossentropy(const Tensor& y, int ignore_index,
                                              double label_smoothing, Reduction reduction) const {
-  constexpr char kName[] = "SparseCategoricalCrossentropy";
+  constexpr char kName[] = "sparse_categorical_crossentropy";
   if (Tensor failed = FirstFailed({*this, y}); failed.defined()) return failed;
   if (!IsShare(label_smoothing)) return RefusedSmoothing(kName, label_smoothing);
   if (ndim() < 1 || Shape(shape().begin(), shape().end() - 1) != y.shape()) {
@@ -77,7 +77,7 @@ Tensor Tensor::SparseCategoricalCrossentropy(const Tensor& y, int ignore_index,
 }
 
 Tensor Tensor::CrossEntropy(const Tensor& y, Reduction reduction, double label_smoothing) const {
-  constexpr char kName[] = "CrossEntropy";
+  constexpr char kName[] = "cross_entropy";
   if (Tensor failed = FirstFailed({*this, y}); failed.defined()) return failed;
   if (!IsShare(label_smoothing)) return RefusedSmoothing(kName, label_smoothing);
   if (ndim() < 2 || !shape()[1].is_number()) {
@@ -95,7 +95,7 @@ Tensor Tensor::CrossEntropy(const Tensor& y, Reduction reduction, double label_s
 
 Tensor Tensor::NllLoss(const Tensor& y, const Tensor& weight, std::optional<int> ignore_index,
                        Reduction reduction) const {
-  constexpr char kName[] = "NllLoss";
+  constexpr char kName[] = "nll_loss";
   if (Tensor failed = FirstFailed({*this, y}); failed.defined()) return failed;
   if (ndim() < 2 || y.ndim() != ndim() - 1) {
     return InvalidTensor(kName, absl::StrCat("labels ", ToString(y.shape()),

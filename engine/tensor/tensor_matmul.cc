@@ -114,14 +114,14 @@ Tensor Tensor::Dot(const Tensor& w, std::optional<Scalar> acc_dtype) const {
   const int dx = ndim();
   const int dw = w.ndim();
   if (dx == 0 || dw == 0) {
-    return InvalidTensor("Dot", absl::StrCat("both tensors need an axis, got ", ToString(shape()),
+    return InvalidTensor("dot", absl::StrCat("both tensors need an axis, got ", ToString(shape()),
                                              " and ", ToString(w.shape())));
   }
   // The last axis of this against the last but one of w.
   const int axis_w = -std::min(dw, 2);
   if (shape().back() != w.shape()[dw + axis_w]) {
     return InvalidTensor(
-        "Dot", absl::StrCat("can't multiply ", ToString(shape()), " by ", ToString(w.shape())));
+        "dot", absl::StrCat("can't multiply ", ToString(shape()), " by ", ToString(w.shape())));
   }
   const int ones = std::min({dx - 1, dw - 1, 1});
   Shape x_shape(shape().begin(), shape().end() - 1);
@@ -141,10 +141,10 @@ Tensor Tensor::Matmul(const Tensor& x, bool reverse, std::optional<Scalar> acc_d
 
 Tensor Tensor::Einsum(absl::string_view formula, std::span<const Tensor> operands,
                       std::optional<Scalar> acc_dtype) {
-  if (operands.empty()) return InvalidTensor("Einsum", "no operands");
+  if (operands.empty()) return InvalidTensor("einsum", "no operands");
   if (Tensor failed = FirstFailed(operands); failed.defined()) return failed;
   absl::StatusOr<Formula> parsed = ParseFormula(formula, operands);
-  if (!parsed.ok()) return InvalidTensor("Einsum", parsed.status().message());
+  if (!parsed.ok()) return InvalidTensor("einsum", parsed.status().message());
 
   // Every label's size, in the labels' order: the axes of the product.
   std::map<Label, SInt> sizes;
@@ -157,7 +157,7 @@ Tensor Tensor::Einsum(absl::string_view formula, std::span<const Tensor> operand
       const bool broadcasts = label < 0 && (it->second == 1 || size == 1);
       if (!broadcasts) {
         return InvalidTensor(
-            "Einsum",
+            "einsum",
             absl::StrCat(label < 0
                              ? "an axis of the ellipsis"
                              : absl::StrCat("'", std::string(1, static_cast<char>(label)), "'"),
@@ -221,7 +221,7 @@ Tensor Tensor::ScaledDotProductAttention(const Tensor& key, const Tensor& value,
                                          const Tensor& attn_mask, double dropout_p, bool is_causal,
                                          bool enable_gqa) const {
   if (Tensor failed = FirstFailed({*this, key, value}); failed.defined()) return failed;
-  constexpr char kName[] = "ScaledDotProductAttention";
+  constexpr char kName[] = "scaled_dot_product_attention";
   const auto refused = [&](absl::string_view why) {
     return InvalidTensor(
         kName, absl::StrCat(why, ": query ", ToString(shape()), ", key ", ToString(key.shape()),

@@ -16,7 +16,7 @@ Tensor Tensor::Layernorm(const Axes& axes, double eps) const {
 
 Tensor Tensor::Batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean,
                          const Tensor& invstd, const Axes& axes) const {
-  constexpr char kName[] = "Batchnorm";
+  constexpr char kName[] = "batchnorm";
   if (Tensor failed = FirstFailed({*this, mean, invstd}); failed.defined()) return failed;
   const absl::StatusOr<std::vector<int>> channels = ResolveAxes(axes, ndim());
   if (!channels.ok()) return InvalidTensor(kName, channels.status().message());
