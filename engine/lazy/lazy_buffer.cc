@@ -175,9 +175,39 @@ bool EmptyMask(const View& view) {
                                   [](const auto& range) { return range.first == range.second; });
 }
 
+// A float function of one constant, as exact as SEMANTICS asks and more.
+std::optional<ConstValue> FoldFunction(Op op, Scalar dtype, double x) {
+  double v = 0;
+  switch (op) {
+    case Op::kRecip:
+      v = 1 / x;
+      break;
+    case Op::kSqrt:
+      v = std::sqrt(x);
+      break;
+    case Op::kExp2:
+      v = std::exp2(x);
+      break;
+    case Op::kLog2:
+      v = std::log2(x);
+      break;
+    case Op::kSin:
+      v = std::sin(x);
+      break;
+    default:
+      return std::nullopt;
+  }
+  // 16-bit floats round from f32.
+  if (SizeBytes(dtype) == 2) v = RoundToFloat(v, Scalar::kFloat32);
+  return ConstValue(v).As(dtype);
+}
+
 // The value of `op` over constants of `dtype`, or nothing where it doesn't fold.
 std::optional<ConstValue> FoldAlu(Op op, Scalar dtype, Scalar out,
                                   std::span<const ConstValue> values) {
+  if (values.size() == 1 && IsFloat(dtype)) {
+    if (const auto value = FoldFunction(op, dtype, values[0].as_float())) return value;
+  }
   UOpGraph graph;
   absl::InlinedVector<UOp, 3> src;
   for (size_t i = 0; i < values.size(); ++i) {

@@ -53,6 +53,10 @@ TEST_F(LazyBufferTest, ConstantsFold) {
   EXPECT_EQ(two.Alu(Op::kCmpLt, Const(3, {3})).const_value().as_int(), 1);
   EXPECT_EQ(two.Cast(Scalar::kInt8).const_value().as_int(), 2);
   EXPECT_EQ(Const(300, {3}, Scalar::kInt32).Cast(Scalar::kInt8).const_value().as_int(), 44);
+  EXPECT_EQ(Const(64, {3}).Alu(Op::kRecip).const_value().as_float(), 1.0 / 64);
+  EXPECT_EQ(Const(3, {3}).Alu(Op::kRecip).const_value().as_float(), 1.0f / 3.0f);
+  EXPECT_EQ(Const(2, {3}).Alu(Op::kExp2).const_value().as_float(), 4);
+  EXPECT_EQ(Const(0, {3}).Alu(Op::kRecip).const_value().as_float(), HUGE_VAL);
   const LazyBuffer big = Const(std::numeric_limits<int32_t>::max(), {1}, Scalar::kInt32);
   EXPECT_EQ((big + ConstValue(1)).const_value().as_int(), std::numeric_limits<int32_t>::min());
 }
