@@ -178,8 +178,8 @@ TEST_F(ScheduleTest, ACycleThroughAnAssignIsNamed) {
 }
 
 TEST_F(ScheduleTest, CopiesAndWindowsAreItemsWithoutAKernel) {
-  const LazyBuffer a = Empty({4, 2});
-  const std::array<std::pair<SInt, SInt>, 2> rows{{{1, 3}, {0, 2}}};
+  const LazyBuffer a = Empty({4, 16});
+  const std::array<std::pair<SInt, SInt>, 2> rows{{{1, 3}, {0, 16}}};
   const Schedule s = Schedule_({a.Shrink(rows).Contiguous(), (a + a).CopyTo("cpu:1")});
   EXPECT_EQ(s.kernel_count(), 1);
   EXPECT_EQ(s.items.size(), 3u);
