@@ -270,8 +270,11 @@ bool Consecutive(const ShapeTracker& st) {
 // Kernels take for granted that buffers begin at a multiple of this many bytes.
 constexpr int64_t kWindowAlignment = 64;
 
+// A constant has no buffer, be it a number or an expression.
+bool OfConst(const LazyBuffer& b) { return b.base().op() == Op::kConst; }
+
 bool CanView(const LazyBuffer& b) {
-  if (b.is_const() || !Consecutive(b.st())) return false;
+  if (OfConst(b) || !Consecutive(b.st())) return false;
   const SInt& offset = b.st().views()[0].offset;
   return offset.is_number() && offset.number() * SizeBytes(b.dtype()) % kWindowAlignment == 0;
 }
@@ -517,7 +520,7 @@ LazyBuffer LazyBuffer::Reduce(Op op, std::span<const int> axes) const {
 }
 
 LazyBuffer LazyBuffer::Contiguous() const {
-  if (st().contiguous() && size() == base().size() && !is_const()) {
+  if (st().contiguous() && size() == base().size() && !OfConst(*this)) {
     base().set_forced_realize();
     return *this;
   }
@@ -547,9 +550,13 @@ LazyBuffer CopyBase(const LazyBuffer& b, absl::string_view device) {
 
 LazyBuffer Copy(const LazyBuffer& b, absl::string_view device) {
   const LazyBuffer base = b.base();
-  if (b.is_const()) {
-    return LazyBuffer::Const(b.context(), b.const_value(), base.shape(), b.dtype(), device)
-        .WithView(b.st());
+  if (OfConst(b)) {
+    const auto* const expression = std::get_if<UOp>(&base.arg());
+    const LazyBuffer there =
+        expression != nullptr
+            ? LazyBuffer::Const(b.context(), *expression, base.shape(), b.dtype(), device)
+            : LazyBuffer::Const(b.context(), b.const_value(), base.shape(), b.dtype(), device);
+    return there.WithView(b.st());
   }
   // A copy of a copy is one.
   if (b.st().contiguous() && b.size() == base.size() && !base.is_realized() &&

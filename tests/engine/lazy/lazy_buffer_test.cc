@@ -138,6 +138,13 @@ TEST_F(LazyBufferTest, AWindowNeedsNoKernel) {
   EXPECT_EQ(narrow.Shrink(some).Contiguous().op(), Op::kContiguous);
 }
 
+TEST_F(LazyBufferTest, AnExpressionIsWrittenOutLikeANumber) {
+  const UOp n = context_.Variable("n", 1, 9);
+  const LazyBuffer value = LazyBuffer::Const(context_, n, {}, Scalar::kInt32, "cpu:0");
+  EXPECT_EQ(value.Contiguous().op(), Op::kContiguous);
+  EXPECT_EQ(value.CopyTo("cpu:1").op(), Op::kConst);
+}
+
 TEST_F(LazyBufferTest, AnAssignIsSeenThroughItsTargetsView) {
   const LazyBuffer a = Empty({4, 2});
   const std::array<std::pair<SInt, SInt>, 2> column{{{0, 4}, {1, 2}}};
