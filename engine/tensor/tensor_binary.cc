@@ -262,6 +262,10 @@ Tensor Tensor::Bitcast(Scalar dtype) const {
     return InvalidTensor("bitcast", absl::StrCat(Name(this->dtype()), " and ", Name(dtype),
                                                  " are of different sizes"));
   }
+  // A byte that is no bool would be one.
+  if (dtype == Scalar::kBool || this->dtype() == Scalar::kBool) {
+    return InvalidTensor("bitcast", "a bool has no bits to share");
+  }
   return Apply<functions::Cast>({*this}, dtype, /*bitcast=*/true);
 }
 
