@@ -63,6 +63,11 @@ EvalValue Binary(Op op, const EvalValue& a, const EvalValue& b, Scalar s) {
     case Op::kMul:
       return Real(Multiply(x, y, s), s);
     case Op::kMax:
+      // The table gives the larger error; where it is certain which operand is taken, its own will
+      // do, and a rectified 0 is surely 0.
+      if (!ComparisonIsOpen(x, y) && x.v != y.v && !std::isnan(x.v) && !std::isnan(y.v)) {
+        return x.v > y.v ? a : b;
+      }
       return Real(Maximum(x, y), s);
     case Op::kCmpLt:
       return Integer(x.v < y.v ? 1 : 0, s, ComparisonIsOpen(x, y));
