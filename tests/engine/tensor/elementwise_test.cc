@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/engine/tensor/tensor_testing.h"
+#include "tests/engine/tensor/both_realizers.h"
 
 namespace beamd::testing {
 namespace {
@@ -109,9 +109,10 @@ std::vector<UnaryCase> UnaryCases() {
   };
 }
 
-class ElementwiseTest : public TensorTest {};
+class ElementwiseTest : public BothRealizersTest {};
+INSTANTIATE_TEST_SUITE_P(On, ElementwiseTest, Realizers(), RealizerName);
 
-TEST_F(ElementwiseTest, UnaryMethodsAreTheirClosedForms) {
+TEST_P(ElementwiseTest, UnaryMethodsAreTheirClosedForms) {
   for (const UnaryCase& c : UnaryCases()) {
     SCOPED_TRACE(c.name);
     Values want;
@@ -123,7 +124,7 @@ TEST_F(ElementwiseTest, UnaryMethodsAreTheirClosedForms) {
   }
 }
 
-TEST_F(ElementwiseTest, UnaryGradientsAreThoseOfDifferences) {
+TEST_P(ElementwiseTest, UnaryGradientsAreThoseOfDifferences) {
   for (const UnaryCase& c : UnaryCases()) {
     SCOPED_TRACE(c.name);
     CheckGradient(
@@ -132,7 +133,7 @@ TEST_F(ElementwiseTest, UnaryGradientsAreThoseOfDifferences) {
   }
 }
 
-TEST_F(ElementwiseTest, BinaryGradientsAreThoseOfDifferencesUnderBroadcast) {
+TEST_P(ElementwiseTest, BinaryGradientsAreThoseOfDifferencesUnderBroadcast) {
   const Values x = {-1.5, 0.25, 3, -0.75, 2, 1.25};
   const Values y = {0.5, 2, -1.75};
   const Values positive = {0.5, 2, 1.75, 0.25, 1.1, 3};
@@ -151,7 +152,7 @@ TEST_F(ElementwiseTest, BinaryGradientsAreThoseOfDifferencesUnderBroadcast) {
   CheckGradient({x, {0.7, 2.3, -1.9}}, shapes, [](const In& in) { return in[0].Mod(in[1]); });
 }
 
-TEST_F(ElementwiseTest, RoundingFunctions) {
+TEST_P(ElementwiseTest, RoundingFunctions) {
   const Values x = {-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999997, 8388609, 3e9, -1e30, kInf, kNan};
   const Tensor t = Vector(x);
   const auto each = [&](double (*form)(double)) {
@@ -169,7 +170,7 @@ TEST_F(ElementwiseTest, RoundingFunctions) {
   ExpectNear(Read(Vector({7, -7}, Scalar::kInt32).Floor()), {7, -7});
 }
 
-TEST_F(ElementwiseTest, EdgesOfUnaryMethods) {
+TEST_P(ElementwiseTest, EdgesOfUnaryMethods) {
   const Tensor x = Vector({0, kNan, kInf, -kInf});
   ExpectNear(Read(x.Abs()), {0, kNan, kInf, kInf});
   ExpectNear(Read(x.Sign()), {0, 1, 1, -1});
@@ -187,7 +188,7 @@ TEST_F(ElementwiseTest, EdgesOfUnaryMethods) {
   ExpectNear(Read(x.Clamp(-1, std::nullopt)), {0, kNan, kInf, -1});
 }
 
-TEST_F(ElementwiseTest, EdgesOfBinaryMethods) {
+TEST_P(ElementwiseTest, EdgesOfBinaryMethods) {
   const Tensor x = Vector({0, kNan, 1, kInf, -kInf, 2});
   const Tensor y = Vector({0, 1, kNan, kInf, kInf, 1});
   ExpectNear(Read(x.Maximum(y)), {0, kNan, kNan, kInf, kInf, 2});
@@ -201,7 +202,7 @@ TEST_F(ElementwiseTest, EdgesOfBinaryMethods) {
   ExpectNear(Read(x.Div(y)), {kNan, kNan, kNan, kNan, kNan, 2});
 }
 
-TEST_F(ElementwiseTest, TiesShareTheGradient) {
+TEST_P(ElementwiseTest, TiesShareTheGradient) {
   Tensor x = Vector({1, 2, 3}).set_requires_grad(true);
   Tensor y = Vector({1, 3, 2}).set_requires_grad(true);
   ASSERT_TRUE(x.Maximum(y).Backward(Vector({1, 1, 1})).ok());
@@ -209,7 +210,7 @@ TEST_F(ElementwiseTest, TiesShareTheGradient) {
   ExpectNear(Read(y.grad()), {0.5, 1, 0});
 }
 
-TEST_F(ElementwiseTest, PowersOfTensors) {
+TEST_P(ElementwiseTest, PowersOfTensors) {
   const Tensor base = Vector({-2, -2, -2, 0, 0, 3, 2, -8});
   const Tensor exponent = Vector({2, 3, 0.5, 0, 2, -1, kInf, 1.0 / 3});
   ExpectNear(Read(base.Pow(exponent)), {4, -8, kNan, 1, 0, 1.0 / 3, kInf, kNan}, 1e-6);
@@ -223,7 +224,7 @@ TEST_F(ElementwiseTest, PowersOfTensors) {
   ExpectNear(Read(Vector({1, 0.5, -1}).Pow(1e300)), {1, 0, 1});
 }
 
-TEST_F(ElementwiseTest, IntegersStayExact) {
+TEST_P(ElementwiseTest, IntegersStayExact) {
   const Tensor x = Vector({16777217, -7, 7, 7}, Scalar::kInt32);
   const Tensor y = Vector({16777217, 2, -2, 0}, Scalar::kInt32);
   ExpectNear(Read(x.Maximum(y)), {16777217, 2, 7, 7});
@@ -251,14 +252,14 @@ TEST_F(ElementwiseTest, IntegersStayExact) {
   ExpectNear(Read(x.Div(2)), {8388608.5, -3.5, 3.5, 3.5}, 1e-7);
 }
 
-TEST_F(ElementwiseTest, LerpOfBytesKeepsTheWholeRange) {
+TEST_P(ElementwiseTest, LerpOfBytesKeepsTheWholeRange) {
   const Tensor x = Vector({0, 255, 10, 200}, Scalar::kUint8);
   const Tensor end = Vector({255, 0, 20, 100}, Scalar::kUint8);
   const Tensor half = Vector({0.5, 0.5, 0.5, 0.25});
   ExpectNear(Read(x.Lerp(end, half)), {128, 128, 15, 175});
 }
 
-TEST_F(ElementwiseTest, WhereTakesDtypesFromItsArms) {
+TEST_P(ElementwiseTest, WhereTakesDtypesFromItsArms) {
   const Tensor condition = Make({1, 0}, {2, 1}, Scalar::kBool);
   const Tensor i = Vector({1, 2, 3}, Scalar::kInt32);
   EXPECT_EQ(condition.Where(i, 2.5).dtype(), Scalar::kFloat32);
@@ -270,7 +271,7 @@ TEST_F(ElementwiseTest, WhereTakesDtypesFromItsArms) {
   ExpectNear(Read(Vector({0, 2, kNan}).Where(1, 0)), {0, 1, 1});
 }
 
-TEST_F(ElementwiseTest, CastsFollowSemantics) {
+TEST_P(ElementwiseTest, CastsFollowSemantics) {
   ExpectNear(Read(Vector({1.9, -1.9, 3e9, kNan}).Int()), {1, -1, 2147483647, 0});
   ExpectNear(Read(Vector({0, 2, kNan}).Bool()), {0, 1, 1});
   ExpectNear(Read(Vector({300, -1}, Scalar::kInt32).Cast(Scalar::kUint8)), {44, 255});
@@ -280,7 +281,7 @@ TEST_F(ElementwiseTest, CastsFollowSemantics) {
   EXPECT_EQ(x.Half().dtype(), Scalar::kFloat16);
 }
 
-TEST_F(ElementwiseTest, ErrorsNameTheOperationAndTheReason) {
+TEST_P(ElementwiseTest, ErrorsNameTheOperationAndTheReason) {
   const Tensor x = Make({1, 2, 3, 4, 5, 6}, {2, 3});
   const Tensor y = Make({1, 2}, {2});
   const auto expect = [](const Tensor& t, absl::StatusCode code, const std::string& operation,
@@ -321,7 +322,7 @@ TEST_F(ElementwiseTest, ErrorsNameTheOperationAndTheReason) {
   expect(x.Add(x.To("cpu:1")), kInvalid, "add", "one tensor is on cpu:0, one on cpu:1");
 }
 
-TEST_F(ElementwiseTest, AFailedTensorStaysFailed) {
+TEST_P(ElementwiseTest, AFailedTensorStaysFailed) {
   const Tensor failed = Vector({1, 2}).Add(Vector({1, 2, 3}));
   const std::string message(failed.status().message());
   for (const UnaryCase& c : UnaryCases()) {
@@ -342,7 +343,7 @@ TEST_F(ElementwiseTest, AFailedTensorStaysFailed) {
   EXPECT_EQ(failed.Backward().message(), message);
 }
 
-TEST_F(ElementwiseTest, BroadcastsLikeNumpy) {
+TEST_P(ElementwiseTest, BroadcastsLikeNumpy) {
   const Tensor x = Make({1, 2, 3}, {3, 1});
   const Tensor y = Make({10, 20}, {1, 2});
   const Tensor sum = x + y;

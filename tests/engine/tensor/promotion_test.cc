@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "tests/engine/tensor/tensor_testing.h"
+#include "tests/engine/tensor/both_realizers.h"
 
 namespace beamd::testing {
 namespace {
@@ -39,9 +39,10 @@ std::vector<std::string> Row(const char* row) {
 Scalar At(int i) { return static_cast<Scalar>(i + 1); }
 std::string Short(Scalar s) { return kShort[static_cast<int>(s) - 1]; }
 
-class PromotionTest : public TensorTest {};
+class PromotionTest : public BothRealizersTest {};
+INSTANTIATE_TEST_SUITE_P(On, PromotionTest, Realizers(), RealizerName);
 
-TEST_F(PromotionTest, TheLatticeIsThatOf0100) {
+TEST_P(PromotionTest, TheLatticeIsThatOf0100) {
   for (int i = 0; i < 13; ++i) {
     const std::vector<std::string> row = Row(kLattice[i]);
     ASSERT_EQ(row.size(), 13u);
@@ -53,7 +54,7 @@ TEST_F(PromotionTest, TheLatticeIsThatOf0100) {
   }
 }
 
-TEST_F(PromotionTest, MethodsPromoteAlongTheLattice) {
+TEST_P(PromotionTest, MethodsPromoteAlongTheLattice) {
   for (int i = 0; i < 13; ++i) {
     for (int j = 0; j < 13; ++j) {
       SCOPED_TRACE(std::string(kShort[i]) + " " + kShort[j]);
@@ -73,7 +74,7 @@ TEST_F(PromotionTest, MethodsPromoteAlongTheLattice) {
   }
 }
 
-TEST_F(PromotionTest, NumbersTakeTheDtypeOfTheTensor) {
+TEST_P(PromotionTest, NumbersTakeTheDtypeOfTheTensor) {
   for (int i = 0; i < 13; ++i) {
     SCOPED_TRACE(kShort[i]);
     const Tensor x = Vector({1}, At(i));
