@@ -100,10 +100,32 @@ class Mover {
 };
 
 struct Axis {
-  int place = 0;  // among the view's axes
+  int place = 0;  // among the view's axes; kPoint: one place on an axis of what is viewed
   SInt size;
   SInt stride;  // above 0
 };
+constexpr int kPoint = -1;
+
+// Behind those with larger strides.
+void Insert(const Axis& axis, std::vector<Axis>& axes) {
+  const auto at = std::ranges::find_if(
+      axes, [&](const Axis& other) { return ProvenLt(other.stride, axis.stride); });
+  axes.insert(at, axis);
+}
+
+// A view that begins somewhere inside may have dropped axes of `shape` on which it stays at one
+// place: they are cut as what they are, where they can be.
+void InsertPoints(const Shape& shape, std::vector<Axis>& axes) {
+  SInt stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    const bool walked =
+        std::ranges::any_of(axes, [&](const Axis& axis) { return ProvenEq(axis.stride, stride); });
+    if (!walked && ProvenLt(1, stride) && ProvenLt(1, shape[i])) {
+      Insert({kPoint, 1, stride}, axes);
+    }
+    stride = stride * shape[i];
+  }
+}
 
 // Takes `axis` out of the last axis of `mover`, whose elements from `offset` on the axis and those
 // of smaller strides walk; `span` is what these reach, the first element included. What is left of
@@ -119,6 +141,7 @@ bool TakeAxis(const Axis& axis, const SInt& span, SInt& offset, Mover& mover) {
     offset = column;
     return true;
   }
+  if (axis.place == kPoint) return true;  // what is left needs no cut here
   const SInt reach = (size - 1) * stride + span;
   if (ProvenLe(span, stride)) {
     const SInt end = offset + size * stride;
@@ -182,10 +205,9 @@ bool AddView(const View& view, Mover& mover) {
       flipped.push_back(static_cast<int>(i));
     }
     if (stride.min() <= 0) return false;
-    const auto at = std::ranges::find_if(
-        axes, [&](const Axis& other) { return ProvenLt(other.stride, stride); });
-    axes.insert(at, {static_cast<int>(i), inner[i], stride});
+    Insert({static_cast<int>(i), inner[i], stride}, axes);
   }
+  if (!ProvenEq(offset, 0)) InsertPoints(mover.shape(), axes);
   mover.Reshape({elements});
   if (empty) {
     mover.ShrinkLast(0, 0);
@@ -208,7 +230,10 @@ bool AddView(const View& view, Mover& mover) {
   }
   // Of the last axis one element is left to be.
   mover.ShrinkLast(offset, offset + 1);
-  mover.SplitLast({});
+  std::erase_if(axes, [](const Axis& axis) { return axis.place == kPoint; });
+  Shape walked;
+  for (const Axis& axis : axes) walked.push_back(axis.size);
+  mover.Reshape(std::move(walked));
   std::vector<int> order(axes.size());
   for (size_t k = 0; k < axes.size(); ++k) order[k] = static_cast<int>(k);
   std::ranges::sort(order, {}, [&](int k) { return axes[k].place; });

@@ -66,6 +66,8 @@ TEST(MovementsOf, FindsThePlainOnesBack) {
   EXPECT_EQ(TextOf(st.Reshape({2, 12}), base), "RESHAPE,2,12");
   EXPECT_EQ(TextOf(st.Flip(std::vector{0}), base), "FLIP,0");
   EXPECT_EQ(TextOf(st.Shrink(Mask{{1, 3}, {2, 6}}), base), "SHRINK,1,3,2,6");
+  EXPECT_EQ(TextOf(st.Shrink(Mask{{2, 3}, {0, 6}}), base), "SHRINK,2,3,0,6");
+  EXPECT_EQ(TextOf(st.Shrink(Mask{{0, 4}, {5, 6}}).Reshape({4}), base), "SHRINK,0,4,5,6 RESHAPE,4");
   EXPECT_EQ(TextOf(st.Pad(Mask{{0, 1}, {2, 0}}), base), "PAD,0,1,2,0");
   EXPECT_EQ(TextOf(st.Reshape({4, 1, 6}).Expand({4, 5, 6}), base), "RESHAPE,4,1,6 EXPAND,4,5,6");
   EXPECT_EQ(TextOf(ShapeTracker::FromShape({}).Reshape({1, 1}).Expand({2, 3}), {}),
