@@ -54,7 +54,7 @@ absl::Status LoadStateDict(const NamedTensors& model, const NamedTensors& values
                                                      ShapeText(tensor.shape()), ", its value ",
                                                      ShapeText(found->second.shape())));
     }
-    replacements.emplace_back(tensor, found->second.To(tensor.device()));
+    replacements.emplace_back(tensor, found->second.Detach().To(tensor.device()));
   }
   std::vector<Tensor> loaded;
   for (const auto& [tensor, value] : replacements) loaded.push_back(value);
