@@ -1,0 +1,85 @@
+// The updates' values are checked against NumPy in golden_test.cc.
+#include "engine/tensor/nn/optim.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/testing/lazy_runtime.h"
+
+namespace beamd::nn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Optimizer, TakesEachParameterOnceAndLeavesBuffers) {
+  LazyContext context;
+  const Tensor a = Tensor::Ones(context, {2});
+  const Tensor frozen = Tensor::Ones(context, {2}, {.requires_grad = false});
+  const std::unique_ptr<LARS> optimizer = SGD({a, frozen, a, Tensor(), frozen});
+  ASSERT_EQ(optimizer->params().size(), 1U);
+  EXPECT_TRUE(optimizer->params()[0].is(a));
+  EXPECT_EQ(a.requires_grad(), true);
+  ASSERT_EQ(optimizer->buffers().size(), 1U);
+  EXPECT_TRUE(optimizer->buffers()[0].is(frozen));
+}
+
+TEST(Optimizer, MistakesAreToldByStep) {
+  testing::LazyRuntime lazy;
+  EXPECT_EQ(SGD({})->Step().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Adam({})->Step().code(), absl::StatusCode::kInvalidArgument);
+
+  Tensor a = Tensor::Ones(lazy.context, {2});
+  const std::unique_ptr<LAMB> optimizer = Adam({a});
+  EXPECT_THAT(optimizer->Step().message(), HasSubstr("parameter 0 has no gradient"));
+  a.set_grad(Tensor::Ones(lazy.context, {2}));
+  EXPECT_THAT(optimizer->Step().message(), HasSubstr("not training"));
+  lazy.context.training = true;
+  EXPECT_TRUE(optimizer->Step().ok());
+  optimizer->ZeroGrad();
+  EXPECT_EQ(optimizer->Step().code(), absl::StatusCode::kFailedPrecondition);
+
+  const std::unique_ptr<LARS> broken = SGD({Tensor::Failed(absl::InvalidArgumentError("why"))});
+  EXPECT_THAT(broken->Step().message(), HasSubstr("why"));
+}
+
+TEST(Optimizer, TheRateCanChange) {
+  testing::LazyRuntime lazy;
+  lazy.context.training = true;
+  Tensor a = Tensor::Ones(lazy.context, {2});
+  const std::unique_ptr<LARS> optimizer = SGD({a}, {.lr = 0.5});
+  a.set_grad(Tensor::Ones(lazy.context, {2}));
+  ASSERT_TRUE(optimizer->Step().ok());
+  EXPECT_THAT(*a.ToVector<float>(), ElementsAre(0.5, 0.5));
+  optimizer->lr.Assign(optimizer->lr * 0.5);
+  ASSERT_TRUE(optimizer->Step().ok());
+  EXPECT_THAT(*a.ToVector<float>(), ElementsAre(0.25, 0.25));
+}
+
+TEST(OptimizerGroup, StepsAsOne) {
+  testing::LazyRuntime lazy;
+  lazy.context.training = true;
+  Tensor a = Tensor::Ones(lazy.context, {1});
+  Tensor b = Tensor::Ones(lazy.context, {1});
+  std::vector<std::unique_ptr<Optimizer>> parts;
+  parts.push_back(SGD({a}, {.lr = 0.5}));
+  parts.push_back(SGD({b}, {.lr = 0.25}));
+  OptimizerGroup group(std::move(parts));
+  EXPECT_EQ(group.size(), 2U);
+  EXPECT_EQ(group[1].params().size(), 1U);
+  a.set_grad(Tensor::Ones(lazy.context, {1}));
+  EXPECT_EQ(group.Step().code(), absl::StatusCode::kFailedPrecondition);
+  b.set_grad(Tensor::Ones(lazy.context, {1}));
+  ASSERT_TRUE(group.Step().ok());
+  EXPECT_THAT(*a.ToVector<float>(), ElementsAre(0.5));
+  EXPECT_THAT(*b.ToVector<float>(), ElementsAre(0.75));
+  group.ZeroGrad();
+  EXPECT_FALSE(a.grad().defined());
+}
+
+}  // namespace
+}  // namespace beamd::nn
