@@ -16,6 +16,7 @@ ConstValue Zero(Scalar dtype) { return ConstValue(0).As(dtype); }
 
 // The sum along `axes`, of whose elements all but one are 0.
 Tensor OnlyOne(const Tensor& x, const Axes& axes) {
+  if (!x.ok()) return x;
   return x.dtype() == Scalar::kBool ? x.Max(axes) : x.Sum(axes, /*keepdim=*/false, x.dtype());
 }
 
@@ -357,7 +358,9 @@ absl::Status Tensor::Set(const std::vector<Index>& indices, const Operand& value
   } else {
     const absl::StatusOr<Picks> picks = PickBy(*basic);
     if (!picks.ok()) return Fault("set: ", picks.status().message());
-    values = values.BroadcastTo(Gathered(target, *picks).shape());
+    const Tensor found = Gathered(target, *picks);
+    if (!found.ok()) return found.status();
+    values = values.BroadcastTo(found.shape());
     if (values.ok()) {
       values = WriteLast(target, picks->mask, Ungathered(values, *picks), picks->first,
                          static_cast<int>(picks->picked.size()));

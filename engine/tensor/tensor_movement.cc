@@ -29,12 +29,13 @@ Ranges Whole(const Shape& shape) {
   return ranges;
 }
 
-// The ranges are known to fit.
+// The ranges are known to fit, if `x` is ok.
 Tensor Cut(const Tensor& x, const Ranges& ranges) {
-  return ranges == Whole(x.shape()) ? x : Apply<functions::Shrink>({x}, ranges);
+  return !x.ok() || ranges == Whole(x.shape()) ? x : Apply<functions::Shrink>({x}, ranges);
 }
 
 Tensor CutAxis(const Tensor& x, int axis, const SInt& begin, const SInt& end) {
+  if (!x.ok()) return x;
   Ranges ranges = Whole(x.shape());
   ranges[axis] = {begin, end};
   return Cut(x, ranges);
@@ -305,7 +306,7 @@ Tensor PoolWindows(const Tensor& x, std::span<const SInt> kernel, std::span<cons
   const auto keep = [&](const Tensor& t, auto parts) { return Cut(t, Whole(shaped(parts))); };
   // All outputs, then all kernels; of each pair the outputs are element `outputs`.
   const auto sort = [&](const Tensor& t, int outputs) {
-    std::vector<int> order(t.ndim());
+    std::vector<int> order(lead + 2 * count);
     std::iota(order.begin(), order.end(), 0);
     for (int i = 0; i < count; ++i) {
       order[lead + i] = lead + 2 * i + outputs;

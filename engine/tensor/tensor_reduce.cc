@@ -10,17 +10,6 @@
 namespace beamd {
 namespace {
 
-// The axes of `x` that a reduction folds, none twice.
-absl::StatusOr<std::vector<int>> FoldedAxes(const Tensor& x, const Axes& axes) {
-  absl::StatusOr<std::vector<int>> resolved = ResolveAxes(axes, x.ndim());
-  if (!resolved.ok()) return resolved;
-  if (std::ranges::adjacent_find(*resolved) != resolved->end()) {
-    return absl::InvalidArgumentError("an axis is named twice");
-  }
-  if (x.ndim() == 0) resolved->clear();
-  return resolved;
-}
-
 Tensor WithoutAxes(const Tensor& x, const std::vector<int>& axes) {
   Shape left;
   for (int i = 0; i < x.ndim(); ++i) {
@@ -32,7 +21,7 @@ Tensor WithoutAxes(const Tensor& x, const std::vector<int>& axes) {
 template <typename F>
 Tensor Fold(absl::string_view operation, const Tensor& x, const Axes& axes, bool keepdim) {
   if (!x.ok()) return x;
-  const absl::StatusOr<std::vector<int>> folded = FoldedAxes(x, axes);
+  const absl::StatusOr<std::vector<int>> folded = ResolveAxes(axes, x.ndim());
   if (!folded.ok()) return InvalidTensor(operation, folded.status().message());
   const Tensor kept = Apply<F>({x}, *folded);
   return keepdim ? kept : WithoutAxes(kept, *folded);
@@ -41,8 +30,8 @@ Tensor Fold(absl::string_view operation, const Tensor& x, const Axes& axes, bool
 // How many elements of `x` go into one of the result; the axes fit.
 SInt FoldedCount(const Tensor& x, const Axes& axes) {
   SInt count = 1;
-  const absl::StatusOr<std::vector<int>> folded = FoldedAxes(x, axes);
-  for (int axis : *folded) count = count * x.shape()[axis];
+  const std::vector<int> folded = *ResolveAxes(axes, x.ndim());
+  for (int axis : folded) count = count * x.shape()[axis];
   return count;
 }
 
@@ -52,7 +41,7 @@ Tensor DividedBy(const Tensor& x, const SInt& count) {
 }
 
 // Turns the order of all values round, without overflow.
-Tensor Inverse(const Tensor& x) { return IsFloat(x.dtype()) ? x.Neg() : x.BitwiseNot(); }
+Tensor Inverse(const Tensor& x) { return !x.ok() || IsFloat(x.dtype()) ? x.Neg() : x.BitwiseNot(); }
 
 // x - max, exp of it, and the sum of that.
 struct SoftmaxParts {
@@ -163,7 +152,7 @@ Tensor Tensor::Mean(const Axes& axes, bool keepdim) const {
 Tensor Tensor::Var(const Axes& axes, bool keepdim, int correction) const {
   if (!ok()) return *this;
   const Tensor mean = Mean(axes, /*keepdim=*/true);
-  if (!mean.ok()) return InvalidTensor("var", FoldedAxes(*this, axes).status().message());
+  if (!mean.ok()) return InvalidTensor("var", ResolveAxes(axes, ndim()).status().message());
   const SInt count = FoldedCount(*this, axes);
   return DividedBy(Sub(mean).Square().Sum(axes, keepdim), beamd::Max(0, count - correction));
 }
@@ -197,7 +186,7 @@ Tensor Tensor::Logsumexp(const Axes& axes, bool keepdim) const {
       .Exp()
       .Sum(axes, keepdim)
       .Log()
-      .Add(keepdim ? greatest : WithoutAxes(greatest, *FoldedAxes(*this, axes)));
+      .Add(keepdim ? greatest : WithoutAxes(greatest, *ResolveAxes(axes, ndim())));
 }
 
 Tensor Tensor::Logcumsumexp(int axis) const {
