@@ -110,8 +110,9 @@ FloatLayout LayoutOf(Scalar dtype) {
   }
 }
 
+// Whatever x is made of (counters, which have no gradient).
 Tensor WithGrad(Tensor x, const TensorOptions& options) {
-  if (x.ok() && options.requires_grad) x.set_requires_grad(options.requires_grad);
+  if (x.ok()) x.set_requires_grad(options.requires_grad);
   return x;
 }
 

@@ -51,6 +51,14 @@ TEST(Module, ACopyIsTheSameModule) {
   EXPECT_EQ(copy.Parameters().size(), 8U);
 }
 
+TEST(Module, ParametersAreUndecidedUntilTrained) {
+  LazyContext context;
+  const Net net(context);
+  EXPECT_FALSE(net.body.weight.requires_grad().has_value());
+  EXPECT_FALSE(net.norm.weight.requires_grad().has_value());
+  EXPECT_EQ(net.norm.running_mean.requires_grad(), false);
+}
+
 TEST(LoadStateDict, GivesTheNamedTensorsTheirValues) {
   testing::LazyRuntime lazy;
   const Net from(lazy.context);
