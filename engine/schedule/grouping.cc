@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/container/inlined_vector.h"
 #include "engine/base/option.h"
 #include "engine/dtype/const_value.h"
@@ -283,6 +284,36 @@ class Grouper {
     return false;
   }
 
+  // Whether `reduce` folds over a buffer that an ASSIGN of `group` writes: their kernel would read
+  // elements that it overwrites elsewhere.
+  bool FoldsOverATarget(BaseId reduce, const Group& group) const {
+    const auto memory = [](const LazyBuffer& base) -> const TensorBuffer* {
+      const std::shared_ptr<TensorBuffer>& buffer = base.buffer();
+      return buffer != nullptr && buffer->parent != nullptr ? buffer->parent.get() : buffer.get();
+    };
+    absl::flat_hash_set<const TensorBuffer*> targets;
+    for (BaseId id : group.ids()) {
+      if (graph_.bases[id].op == Op::kAssign) targets.insert(memory(graph_.bases[id].buffer));
+    }
+    if (targets.empty()) return false;
+    std::vector<BaseId> todo = {reduce};
+    std::vector<bool> seen(graph_.bases.size(), false);
+    while (!todo.empty()) {
+      const BaseId id = todo.back();
+      todo.pop_back();
+      if (seen[id] || (realizes_.Has(id) && id != reduce)) continue;
+      seen[id] = true;
+      for (const LazyEdge& edge : graph_.bases[id].sources) {
+        if (edge.id != kNoBase) {
+          todo.push_back(edge.id);
+        } else if (edge.base.is_realized() && targets.contains(memory(edge.base))) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
   // The last base behind `reduce` that shows it whole and in order and is its only reader.
   BaseId Chase(BaseId reduce) const {
     BaseId at = reduce;
@@ -311,10 +342,15 @@ class Grouper {
     bool chase = std::none_of(group.ids().begin(), group.ids().end(),
                               [&](BaseId id) { return reduce_of_[id] != kNoBase; });
     bool alone = group.Has(reduce);
-    if (!alone && group.ids().size() > 1) group = WithDescendants(reduce, group);
+    if (!alone && group.ids().size() > 1) {
+      Group all = WithDescendants(reduce, group);
+      // An optimiser's moments share the gradient's kernel; the parameter, which that kernel reads,
+      // can't.
+      if (all.empty() || !FoldsOverATarget(reduce, all)) group = std::move(all);
+    }
     const bool assigns = std::any_of(group.ids().begin(), group.ids().end(),
                                      [&](BaseId id) { return graph_.bases[id].op == Op::kAssign; });
-    if (!alone && assigns && ReadsAnAssign(reduce, group)) {
+    if (!alone && assigns && (ReadsAnAssign(reduce, group) || FoldsOverATarget(reduce, group))) {
       alone = true;
       chase = false;
     }

@@ -145,6 +145,21 @@ TEST_F(ScheduleTest, AnAssignMayReadWhereItWrites) {
   EXPECT_EQ(s.items[0].buffers.size(), 1u);
 }
 
+TEST_F(ScheduleTest, AnAssignDoesNotJoinAReductionOverItsTarget) {
+  const LazyBuffer w = Empty({8});
+  const LazyBuffer wide = w.Reshape({8, 1}).Expand({8, 4});
+  const LazyBuffer gradient = Sum(Empty({8, 4}) * wide, 1).Reshape({8});
+  EXPECT_EQ(Schedule_({w.Assign(w + gradient)}).kernel_count(), 2);
+
+  // A moment may.
+  const LazyBuffer moment = Empty({8});
+  const LazyBuffer moment_after = moment.Assign(moment + gradient);
+  const Schedule s = Schedule_({moment_after, w.Assign(w - moment_after)});
+  ASSERT_EQ(s.kernel_count(), 2);
+  EXPECT_TRUE(s.items[0].buffers[0] == moment.buffer());
+  EXPECT_TRUE(s.items[1].buffers[0] == w.buffer());
+}
+
 TEST_F(ScheduleTest, AnAssignThatReadsElsewhereIsRefused) {
   const std::array<int, 2> order{1, 0};
   const LazyBuffer a = Empty({4, 4});
