@@ -25,7 +25,8 @@ std::string Describe(const LazyBuffer& b) {
 
 // `inner` seen through `outer`.
 ShapeTracker Through(const ShapeTracker& inner, const ShapeTracker& outer) {
-  if (outer.contiguous()) {
+  // Row-major from the first element on may still be less than all.
+  if (outer.contiguous() && ProvenEq(outer.size(), inner.size())) {
     if (outer.shape() == inner.shape()) return inner;
     return inner.Reshape(outer.shape());
   }
