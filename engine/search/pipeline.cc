@@ -15,4 +15,16 @@ absl::string_view Name(Failure failure) {
   return kNames[static_cast<int>(failure)];
 }
 
+Failure CompileFailure(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return Failure::kTooManyUops;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+      return Failure::kLowering;
+    default:
+      return Failure::kCompileError;
+  }
+}
+
 }  // namespace beamd

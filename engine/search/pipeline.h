@@ -9,6 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "engine/kernel/opt.h"
 #include "engine/llvm/kernel_image.h"
@@ -35,6 +37,8 @@ enum class Failure : uint8_t {
 };
 inline constexpr int kFailureCount = 15;
 absl::string_view Name(Failure failure);
+// Which reason a compiler's error counts under.
+Failure CompileFailure(const absl::Status& status);
 
 struct CompileTask {
   uint64_t id = 0;

@@ -14,22 +14,6 @@
 #include "server/workers/codec.h"
 
 namespace beamd {
-namespace {
-
-// Which reason a compile's error counts under.
-Failure FailureOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kResourceExhausted:
-      return Failure::kTooManyUops;
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kUnimplemented:
-      return Failure::kLowering;
-    default:
-      return Failure::kCompileError;
-  }
-}
-
-}  // namespace
 
 absl::Status CompileHandler::Start(internal::Hello&) { return absl::OkStatus(); }
 
@@ -88,7 +72,7 @@ void CompileHandler::Compile(const internal::CompileRequest& request,
   CompileOptions options;
   options.max_uops = request.max_uops();
   const absl::StatusOr<CompileResult> result = (*compiler)->Compile(kernel, options);
-  if (!result.ok()) return fail(FailureOf(result.status()), result.status());
+  if (!result.ok()) return fail(CompileFailure(result.status()), result.status());
   *reply.mutable_image() = ToFrame(result->image);
   reply.set_compile_ns(absl::ToInt64Nanoseconds(absl::Now() - start));
 }

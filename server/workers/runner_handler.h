@@ -8,8 +8,8 @@
 #include <string>
 
 #include "devices/device.h"
-#include "devices/scratch.h"
 #include "engine/uop/uop.h"
+#include "server/workers/candidate_runner.h"
 #include "server/workers/child_main.h"
 
 namespace beamd {
@@ -33,16 +33,11 @@ class RunnerHandler final : public TaskHandler {
   };
   void Time(const internal::TimeRequest& request, internal::TimeReply& reply);
   void Verify(const internal::VerifyRequest& request, internal::VerifyReply& reply);
-  // The buffers of the kernel in hand; another kernel's are freed first.
-  absl::StatusOr<ScratchBuffers*> Scratch(std::span<const KernelImage::Buffer> buffers,
-                                          uint64_t seed);
-  absl::Status RunWhole(const KernelImage& image, ScratchBuffers& scratch);
 
   const std::string device_name_;
   std::unique_ptr<Device> device_;
   std::map<uint64_t, std::unique_ptr<Context>> contexts_;
-  std::string scratch_key_;
-  std::optional<ScratchBuffers> scratch_;
+  std::optional<CandidateRunner> runner_;  // once started
 };
 
 }  // namespace beamd

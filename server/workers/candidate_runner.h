@@ -1,0 +1,44 @@
+// Times images on a device and checks their answers, on scratch buffers: what a search wants of the
+// process that owns the device.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "devices/device.h"
+#include "devices/measure.h"
+#include "devices/scratch.h"
+#include "engine/llvm/kernel_image.h"
+#include "engine/search/pipeline.h"
+#include "engine/uop/uop.h"
+
+namespace beamd {
+
+// Not thread-safe. The device outlives it.
+class CandidateRunner {
+ public:
+  explicit CandidateRunner(Device& device) : device_(device) {}
+
+  // The images belong to one kernel. The answer's id is 0.
+  TimeDone Time(std::span<const KernelImage* const> images, const MeasureOptions& options);
+  // Compares the image's outputs on seeded data with the oracle's (null: none can serve) and the
+  // evaluator's of `sink`, by SEMANTICS "Equal". The answer's id is 0.
+  VerifyDone Verify(UOp sink, uint64_t seed, const KernelImage& image, const KernelImage* oracle);
+  // Frees the buffers of the kernel in hand.
+  void Forget();
+
+ private:
+  // The buffers of the kernel in hand; another kernel's are freed first.
+  absl::StatusOr<ScratchBuffers*> Scratch(std::span<const KernelImage::Buffer> buffers,
+                                          uint64_t seed);
+  absl::Status RunWhole(const KernelImage& image, ScratchBuffers& scratch);
+
+  Device& device_;
+  std::string scratch_key_;
+  std::optional<ScratchBuffers> scratch_;
+};
+
+}  // namespace beamd
