@@ -4,8 +4,10 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/option.h"
 #include "engine/base/status.h"
+#include "engine/search/beam.h"
 #include "engine/uop/kernel_hash.h"
 #include "engine/uop/text.h"
+#include "server/execution/local_pipeline.h"
 
 namespace beamd {
 namespace {
@@ -53,7 +55,15 @@ absl::StatusOr<Kernel> KernelCache::Optimize(const Kernel& kernel, UOp canonical
     Kernel tuned = kernel;
     if (opts && tuned.ApplyAll(*opts).ok()) return tuned;
   }
-  return HandCodedOptimizations(kernel);
+  if (options::kBeam == 0) return HandCodedOptimizations(kernel);
+  LocalPipeline pipeline(kernel, *compiler_, device_->device());
+  BeamOptions beam;
+  beam.width = static_cast<int>(options::kBeam);
+  BEAMD_ASSIGN_OR_RETURN(const BeamResult found,
+                         BeamSearch(kernel, beam, pipeline, [](const BeamProgress&) {}));
+  Kernel best = kernel;
+  BEAMD_RETURN_IF_ERROR(best.ApplyAll(found.opts));
+  return best;
 }
 
 absl::StatusOr<std::shared_ptr<const CompiledKernel>> KernelCache::Compile(UOp canonical,

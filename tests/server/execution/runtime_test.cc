@@ -281,6 +281,17 @@ TEST(Runtime, TakesOptsThatSomeoneTuned) {
   EXPECT_THAT(log.str(), Not(HasSubstr("UPCAST(0, 2)")));
 }
 
+TEST(Runtime, SearchesWhereBeamSaysSo) {
+  std::ostringstream log;
+  LazyRuntime lazy(WithOptions({.log = &log}));
+  const ScopedOption debug(options::kDebug, 3), beam(options::kBeam, 1);
+  const LazyBuffer x = lazy.From(Count(4096), {64, 64});
+  const std::vector<float> sums = lazy.Values<float>((x * x).Reduce(Op::kAdd, kAxis1));
+  EXPECT_EQ(sums[0], 85344);
+  EXPECT_THAT(log.str(), HasSubstr("kernel r_"));
+  EXPECT_EQ(lazy.runtime->compiles(), 1);
+}
+
 TEST(Runtime, DebugPrintsALineAKernel) {
   std::ostringstream log;
   LazyRuntime lazy(WithOptions({.log = &log}));
