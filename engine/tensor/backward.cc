@@ -80,9 +80,9 @@ absl::StatusOr<LazyBuffer> Seed(absl::string_view operation, const Tensor& root,
 
 // The gradient of every tensor of `order` that requires and has one; the last is the root.
 absl::StatusOr<GradientMap> Propagate(absl::string_view operation, const std::vector<Tensor>& order,
-                                      LazyBuffer seed) {
+                                      const LazyBuffer& seed) {
   GradientMap gradients;
-  gradients.emplace(order.back().impl().get(), std::move(seed));
+  gradients.emplace(order.back().impl().get(), seed);
   for (auto tensor = order.rbegin(); tensor != order.rend(); ++tensor) {
     const auto found = gradients.find(tensor->impl().get());
     // Below a comparison or a condition nothing arrives.
@@ -117,10 +117,9 @@ absl::StatusOr<GradientMap> Propagate(absl::string_view operation, const std::ve
 }  // namespace
 
 absl::Status Tensor::Backward(const Tensor& gradient, bool retain_graph) const {
-  BEAMD_ASSIGN_OR_RETURN(LazyBuffer seed, Seed("backward", *this, gradient));
+  BEAMD_ASSIGN_OR_RETURN(const LazyBuffer seed, Seed("backward", *this, gradient));
   const std::vector<Tensor> order = Below(*this);
-  BEAMD_ASSIGN_OR_RETURN(const GradientMap gradients,
-                         Propagate("backward", order, std::move(seed)));
+  BEAMD_ASSIGN_OR_RETURN(const GradientMap gradients, Propagate("backward", order, seed));
   std::vector<std::pair<Impl*, Tensor>> grads;
   for (const Tensor& tensor : order) {
     const auto found = gradients.find(tensor.impl().get());
@@ -152,7 +151,7 @@ absl::Status Tensor::Backward(const Tensor& gradient, bool retain_graph) const {
 
 absl::StatusOr<std::vector<Tensor>> Tensor::Gradient(std::span<const Tensor> targets,
                                                      const Tensor& gradient) const {
-  BEAMD_ASSIGN_OR_RETURN(LazyBuffer seed, Seed("gradient", *this, gradient));
+  BEAMD_ASSIGN_OR_RETURN(const LazyBuffer seed, Seed("gradient", *this, gradient));
   for (size_t i = 0; i < targets.size(); ++i) {
     if (!targets[i].ok()) return targets[i].status();
     if (!targets[i].is_floating_point()) {
@@ -160,8 +159,7 @@ absl::StatusOr<std::vector<Tensor>> Tensor::Gradient(std::span<const Tensor> tar
           "gradient: target ", i, " is of ", Name(targets[i].dtype()), ", which has no gradient"));
     }
   }
-  BEAMD_ASSIGN_OR_RETURN(const GradientMap gradients,
-                         Propagate("gradient", Below(*this), std::move(seed)));
+  BEAMD_ASSIGN_OR_RETURN(const GradientMap gradients, Propagate("gradient", Below(*this), seed));
   std::vector<Tensor> results;
   for (size_t i = 0; i < targets.size(); ++i) {
     const auto found = gradients.find(targets[i].impl().get());

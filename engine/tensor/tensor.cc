@@ -140,7 +140,7 @@ Tensor& Tensor::set_requires_grad(std::optional<bool> requires_grad) {
 
 Tensor Tensor::grad() const { return impl_ == nullptr ? Tensor() : Tensor(impl_->grad); }
 
-void Tensor::set_grad(Tensor grad) {
+void Tensor::set_grad(const Tensor& grad) {
   if (impl_ != nullptr) impl_->grad = grad.impl_;
 }
 

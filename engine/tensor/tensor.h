@@ -113,7 +113,7 @@ class Tensor {
   Tensor& set_requires_grad(std::optional<bool> requires_grad);
   // Undefined until Backward gave one.
   Tensor grad() const;
-  void set_grad(Tensor grad);
+  void set_grad(const Tensor& grad);
   void clear_grad() { set_grad(Tensor()); }
   // The same tensor, not only an equal one.
   bool is(const Tensor& other) const { return impl_ == other.impl_; }
@@ -367,7 +367,8 @@ class Tensor {
 
   // --- dtype (tensor_binary.cc) ---
   Tensor Cast(Scalar dtype) const;
-  Tensor Bitcast(Scalar dtype) const;  // of equal size
+  // Of another size: the last axis grows or shrinks with it.
+  Tensor Bitcast(Scalar dtype) const;
   Tensor Float() const { return Cast(Scalar::kFloat32); }
   Tensor Half() const { return Cast(Scalar::kFloat16); }
   Tensor Int() const { return Cast(Scalar::kInt32); }

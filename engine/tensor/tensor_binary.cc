@@ -1,3 +1,4 @@
+#include <bit>
 #include <cmath>
 #include <numbers>
 
@@ -82,6 +83,40 @@ Tensor GeneralPower(const Tensor& base, const Tensor& exponent) {
   return empty_product.Where(1.0, magnitude.Mul(sign).Mul(nan));
 }
 
+Scalar UnsignedOf(int size_bytes) {
+  constexpr Scalar kUnsigned[] = {Scalar::kUint8, Scalar::kUint16, Scalar::kUint32,
+                                  Scalar::kUint64};
+  return kUnsigned[std::countr_zero(static_cast<unsigned>(size_bytes))];
+}
+
+// The bits of x, little-endian along the last axis, as elements of another size.
+Tensor BitcastResized(const Tensor& x, Scalar dtype) {
+  const int from = x.element_size();
+  const int to = SizeBytes(dtype);
+  const Scalar wide = UnsignedOf(to);
+  if (x.ndim() == 0 || !ProvenEq(x.shape().back() * SInt(from) % SInt(to), 0)) {
+    return InvalidTensor(
+        "bitcast", absl::StrCat("the last axis of ", ToString(x.shape()), " ", Name(x.dtype()),
+                                " is no multiple of a ", Name(dtype)));
+  }
+  const Tensor bits = x.Bitcast(UnsignedOf(from));
+  if (to < from) {
+    std::vector<Tensor> parts;
+    for (int i = 0; i < from / to; ++i) parts.push_back(bits.Rshift(8 * i * to).Cast(wide));
+    return parts[0].Stack(std::span(parts).subspan(1), -1).Flatten(-2).Bitcast(dtype);
+  }
+  const int ratio = to / from;
+  Tensor sum;
+  for (int i = 0; i < ratio; ++i) {
+    Slice every;
+    every.begin = SInt(i);
+    every.step = ratio;
+    const Tensor part = bits.Get({Ellipsis{}, every}).Cast(wide).Lshift(8 * i * from);
+    sum = sum.defined() ? sum.Add(part) : part;
+  }
+  return sum.Bitcast(dtype);
+}
+
 }  // namespace
 
 Tensor Tensor::Add(const Operand& x, bool reverse) const {
@@ -114,7 +149,7 @@ Tensor Tensor::Mod(const Operand& x, bool reverse) const {
   if (a.is_floating_point()) return a.Sub(b.Mul(a.Div(b).Floor().Detach()));
   if (!IsInt(a.dtype()))
     return InvalidTensor("mod", absl::StrCat(Name(a.dtype()), " is no number"));
-  const Tensor rest(a.lazydata().Alu(Op::kMod, b.lazydata()), false);
+  Tensor rest(a.lazydata().Alu(Op::kMod, b.lazydata()), false);
   if (IsUnsigned(a.dtype())) return rest;
   // MOD has the sign of what is divided.
   const Tensor other_sign = rest.Lt(0).Ne(b.Lt(0)).BitwiseAnd(rest.Ne(0));
@@ -258,14 +293,12 @@ Tensor Tensor::Bitcast(Scalar dtype) const {
     return Failed(absl::UnimplementedError("bitcast: a bitcast has no gradient"));
   }
   if (dtype == this->dtype()) return *this;
-  if (SizeBytes(dtype) != element_size()) {
-    return InvalidTensor("bitcast", absl::StrCat(Name(this->dtype()), " and ", Name(dtype),
-                                                 " are of different sizes"));
-  }
+  if (dtype == Scalar::kVoid) return InvalidTensor("bitcast", "void is no dtype of a tensor");
   // A byte that is no bool would be one.
   if (dtype == Scalar::kBool || this->dtype() == Scalar::kBool) {
     return InvalidTensor("bitcast", "a bool has no bits to share");
   }
+  if (SizeBytes(dtype) != element_size()) return BitcastResized(*this, dtype);
   return Apply<functions::Cast>({*this}, dtype, /*bitcast=*/true);
 }
 

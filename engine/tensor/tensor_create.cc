@@ -274,11 +274,11 @@ Tensor Tensor::Eye(LazyContext& context, int n, std::optional<int> m,
   }
   // A 1 and n zeros a row, of which the last row's zeros go, are the diagonal when read n a row.
   const SInt square = SInt(n) * SInt(n);
-  const Tensor x = Ones(context, {n, 1}, options)
-                       .Pad({std::nullopt, {{0, n}}})
-                       .Flatten()
-                       .Shrink({{{0, square}}})
-                       .Reshape({n, n});
+  Tensor x = Ones(context, {n, 1}, options)
+                 .Pad({std::nullopt, {{0, n}}})
+                 .Flatten()
+                 .Shrink({{{0, square}}})
+                 .Reshape({n, n});
   if (columns == n) return x;
   return columns > n ? x.Pad({std::nullopt, {{0, columns - n}}})
                      : x.Shrink({std::nullopt, {{0, columns}}});

@@ -177,6 +177,21 @@ TEST_F(BackwardTest, CopiesPassGradientsToWhatTheyCopied) {
   ExpectNear(Read(copy.grad()), {5, 5});
 }
 
+TEST_F(BackwardTest, GradientsOfSymbolicShapes) {
+  const UOp n = context_.Variable("n", 1, 4);
+  ASSERT_TRUE(context_.Bind(n, 3).ok());
+  Tensor x = Make({1, 2, 3, 4, 5, 6, 7, 8}, {2, 4}).set_requires_grad(true);
+  Tensor w = Make({10, 20}, {2, 1}).set_requires_grad(true);
+  const Tensor part = x.Shrink({std::nullopt, {{0, SInt(n)}}});
+  const Tensor loss = (part * part * w).Sum();
+  const absl::Status status = loss.Backward();
+  ASSERT_TRUE(status.ok()) << status;
+  ExpectNear(Read(loss), {10 * (1 + 4 + 9) + 20 * (25 + 36 + 49)});
+  ExpectNear(Read(x.grad()), {20, 40, 60, 0, 200, 240, 280, 0});
+  ExpectNear(Read(w.grad()), {14, 110});
+  EXPECT_FALSE((part + x).ok());
+}
+
 TEST_F(BackwardTest, ChainsOf20000NeedNoStack) {
   constexpr int kDepth = 20000;
   Tensor x = Leaf({1});

@@ -281,6 +281,19 @@ TEST_P(ElementwiseTest, CastsFollowSemantics) {
   EXPECT_EQ(x.Half().dtype(), Scalar::kFloat16);
 }
 
+TEST_P(ElementwiseTest, BitcastsToAnotherSizeResizeTheLastAxis) {
+  const Tensor words = Make({1, -2, 0x01020304, 0x7fffffff}, {2, 2}, Scalar::kInt32);
+  const Tensor bytes = words.Bitcast(Scalar::kUint8);
+  EXPECT_EQ(bytes.shape(), (Shape{2, 8}));
+  ExpectNear(Read(bytes), {1, 0, 0, 0, 254, 255, 255, 255, 4, 3, 2, 1, 255, 255, 255, 127});
+  ExpectNear(Read(bytes.Bitcast(Scalar::kInt32)), {1, -2, 0x01020304, 0x7fffffff});
+  const Tensor halves = Vector({1, -2}).Bitcast(Scalar::kFloat16);
+  EXPECT_EQ(halves.shape(), (Shape{4}));
+  ExpectNear(Read(halves.Bitcast(Scalar::kFloat32)), {1, -2});
+  ExpectNear(Read(words.Bitcast(Scalar::kInt64)),
+             {-8589934591, static_cast<double>(0x7fffffff01020304)});
+}
+
 TEST_P(ElementwiseTest, ErrorsNameTheOperationAndTheReason) {
   const Tensor x = Make({1, 2, 3, 4, 5, 6}, {2, 3});
   const Tensor y = Make({1, 2}, {2});
@@ -311,7 +324,8 @@ TEST_P(ElementwiseTest, ErrorsNameTheOperationAndTheReason) {
   expect(x.Idiv(2), kInvalid, "idiv", "float32 is no integer");
   expect(x.Int().Lshift(1), kInvalid, "lshift", "int32 is not unsigned");
   expect(x.Cast(Scalar::kUint8).Rshift(-1), kInvalid, "rshift", "by -1");
-  expect(x.Bitcast(Scalar::kInt64), kInvalid, "bitcast", "different sizes");
+  expect(x.Bitcast(Scalar::kInt64), kInvalid, "bitcast", "the last axis of (2, 3) float32");
+  expect(Tensor::Full(context_, {}, 1).Bitcast(Scalar::kInt8), kInvalid, "bitcast", "()");
   expect(x.Bool().Bitcast(Scalar::kInt8), kInvalid, "bitcast", "bool");
   expect(x.Cast(Scalar::kVoid), kInvalid, "cast", "void");
   expect(x.Clamp(std::nullopt, std::nullopt), kInvalid, "clamp", "no bounds");
