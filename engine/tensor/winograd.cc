@@ -122,7 +122,7 @@ Tensor WinogradConv2d(const Tensor& x, const Tensor& weight, int groups,
     tile_padding.emplace_back(right + (kTileOutputs - outputs % kTileOutputs) % kTileOutputs);
   }
   // (tile inputs..., batch, groups * cin, tiles...)
-  const Tensor data = LastAxesFirst(
+  Tensor data = LastAxesFirst(
       transformed(x).PadFlat(tile_padding).Pool(std::vector<int>(dims, kTileInputs), kTileOutputs),
       dims);
   if (!data.ok()) return data;

@@ -22,6 +22,7 @@ std::string ShapeText(const Shape& shape) {
 
 std::vector<Tensor> Module::Parameters() const {
   std::vector<Tensor> tensors;
+  tensors.reserve(tensors_.size());
   for (const auto& [name, tensor] : tensors_) tensors.push_back(tensor);
   return tensors;
 }
@@ -57,6 +58,7 @@ absl::Status LoadStateDict(const NamedTensors& model, const NamedTensors& values
     replacements.emplace_back(tensor, found->second.Detach().To(tensor.device()));
   }
   std::vector<Tensor> loaded;
+  loaded.reserve(replacements.size());
   for (const auto& [tensor, value] : replacements) loaded.push_back(value);
   BEAMD_RETURN_IF_ERROR(Tensor::Realize(loaded));
   for (auto& [tensor, value] : replacements) {
