@@ -8,6 +8,7 @@
 #include "absl/hash/hash.h"
 #include "engine/base/option.h"
 #include "engine/base/status.h"
+#include "engine/lazy/fresh_values.h"
 #include "engine/lazy/lazy_node.h"
 #include "engine/symbolic/symbolic.h"
 
@@ -86,6 +87,18 @@ struct NodeKey {
 
 }  // namespace
 
+namespace {
+
+// What FreshValuesScope asks for: values of nodes before this one don't count.
+thread_local const LazyContext* fresh_context = nullptr;
+thread_local uint64_t first_fresh_id = 0;
+
+bool IsStale(const LazyNode& node) {
+  return node.context == fresh_context && node.realized && node.id < first_fresh_id;
+}
+
+}  // namespace
+
 // What makes nodes: a friend of both classes, in the file that alone may.
 class LazyMaker {
  public:
@@ -137,12 +150,18 @@ class LazyMaker {
     return context.InternDevice(name);
   }
   static const TrackerPtr& Tracker(const LazyBuffer& b) { return b.node_->st; }
+  static uint64_t NextId(const LazyContext& context) { return context.next_id_; }
 
  private:
   static LazyBuffer Known(LazyNode& node) {
     node.hash = absl::HashOf(NodeKey{&node});
-    const auto it = node.context->cache_.find(&node);
-    return it == node.context->cache_.end() ? LazyBuffer() : LazyBuffer(*it);
+    auto& cache = node.context->cache_;
+    const auto it = cache.find(&node);
+    if (it == cache.end()) return LazyBuffer();
+    if (!IsStale(**it)) return LazyBuffer(*it);
+    (*it)->cached = false;
+    cache.erase(it);
+    return LazyBuffer();
   }
   static void Remember(LazyNode& node) {
     node.context->cache_.insert(&node);
@@ -257,6 +276,7 @@ LazyBuffer FoldIdentity(Op op, const LazyBuffer& x, const LazyBuffer& y) {
 LazyBuffer ThroughChild(const LazyBuffer& b) {
   const LazyNode* node = b.node();
   if (node->base || node->contiguous_child == nullptr) return b;
+  if (IsStale(*node->contiguous_child)) return b;
   return LazyBuffer(node->contiguous_child).WithView(*node->seen_through_child);
 }
 
@@ -638,5 +658,13 @@ LazyBuffer operator*(const LazyBuffer& a, ConstValue b) { return a * a.ConstLike
 LazyBuffer operator/(const LazyBuffer& a, const LazyBuffer& b) {
   return IsFloat(a.dtype()) ? a * b.Alu(Op::kRecip) : a.Alu(Op::kIdiv, b);
 }
+
+FreshValuesScope::FreshValuesScope(const LazyContext& context) {
+  BEAMD_CHECK(fresh_context == nullptr, "scopes of fresh values don't nest");
+  fresh_context = &context;
+  first_fresh_id = LazyMaker::NextId(context);
+}
+
+FreshValuesScope::~FreshValuesScope() { fresh_context = nullptr; }
 
 }  // namespace beamd

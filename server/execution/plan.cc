@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/option.h"
 #include "engine/base/status.h"
+#include "engine/lazy/fresh_values.h"
 
 namespace beamd {
 namespace {
@@ -74,6 +75,9 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Capture(Runtime& runtime,
   {
     BEAMD_RETURN_IF_ERROR(runtime.BeginRecording(&recording));
     const RecordingScope scope(runtime);
+    // What the caller holds from an earlier call is computed again: it is part of the plan.
+    std::optional<FreshValuesScope> fresh;
+    if (!inputs.empty()) fresh.emplace(inputs[0].context());
     BEAMD_ASSIGN_OR_RETURN(plan->outputs_, function());
     BEAMD_RETURN_IF_ERROR(runtime.Realize(plan->outputs_));
   }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/base/option.h"
+#include "engine/lazy/fresh_values.h"
 #include "gtest/gtest.h"
 
 namespace beamd {
@@ -34,6 +35,28 @@ TEST_F(LazyBufferTest, EqualNodesAreOne) {
   EXPECT_TRUE(a.Reshape({2, 2}) == a.Reshape({2, 2}));
   ScopedOption off(options::kLazyCache, 0);
   EXPECT_FALSE(a * b == a * b);
+}
+
+TEST_F(LazyBufferTest, FreshValuesAreComputedAnewWhereTheirValueIsHeld) {
+  const LazyBuffer a = Empty({4, 2});
+  const std::array<int, 2> order{1, 0};
+  const LazyBuffer one = a.ConstLike(1);
+  const LazyBuffer sum = a + one, product = a * a;
+  const LazyBuffer copy = a.Permute(order).Contiguous();
+  sum.MarkRealized();
+  copy.MarkRealized();
+  {
+    const FreshValuesScope fresh(context_);
+    const LazyBuffer again = a + one;
+    EXPECT_FALSE(again == sum);
+    EXPECT_FALSE(again.is_realized());
+    EXPECT_TRUE(again.srcs()[0] == a);
+    EXPECT_TRUE(again == a + one);
+    // It wasn't computed before.
+    EXPECT_TRUE(a * a == product);
+    again.MarkRealized();
+    EXPECT_TRUE(again == a + one);
+  }
 }
 
 TEST_F(LazyBufferTest, AViewOfTheWholeIsTheBase) {

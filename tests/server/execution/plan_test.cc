@@ -128,6 +128,23 @@ TEST(CapturedFunction, AssignsWeightsInEachRunAsTheFunctionDoes) {
   EXPECT_EQ(sums[0][0], 48);
 }
 
+TEST(CapturedFunction, ComputesAgainWhatTheCallerStillHolds) {
+  LazyRuntime lazy;
+  CapturedFunction captured(*lazy.runtime, [&](std::span<const LazyBuffer> in) -> Outputs {
+    const LazyBuffer hidden = (in[0] * 2).Contiguous();
+    return std::vector<LazyBuffer>{hidden, hidden + 1};
+  });
+  const std::vector<LazyBuffer> x{lazy.From<float>({1, 2}, {2})};
+  const Outputs first = captured.Call(x), second = captured.Call(x);
+  ASSERT_TRUE(first.ok() && second.ok()) << second.status();
+  EXPECT_EQ(captured.plan()->kernel_count(), 2);
+  const std::vector<LazyBuffer> y{lazy.From<float>({5, 6}, {2})};
+  ASSERT_TRUE(captured.Call(y).ok());
+  EXPECT_THAT(lazy.Values<float>((*first)[1]), ElementsAre(3, 5));
+  EXPECT_THAT(lazy.Values<float>((*second)[0]), ElementsAre(10, 12));
+  EXPECT_THAT(lazy.Values<float>((*second)[1]), ElementsAre(11, 13));
+}
+
 TEST(CapturedFunction, StartsAnewAfterReset) {
   LazyRuntime lazy;
   int calls = 0;
