@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "engine/schedule/schedule.h"
+#include "engine/tensor/nn/layers.h"
 #include "tests/testing/lazy_runtime.h"
 
 namespace beamd::nn {
@@ -79,6 +82,52 @@ TEST(OptimizerGroup, StepsAsOne) {
   EXPECT_THAT(*b.ToVector<float>(), ElementsAre(0.75));
   group.ZeroGrad();
   EXPECT_FALSE(a.grad().defined());
+}
+
+// A training step of an MLP (784-256-10, batch 64), its second one: loss, gradients and update.
+int KernelsOfAStep(const std::function<std::unique_ptr<Optimizer>(std::vector<Tensor>)>& make) {
+  testing::LazyRuntime lazy;
+  lazy.context.training = true;
+  const Linear hidden(lazy.context, 784, 256);
+  const Linear out(lazy.context, 256, 10);
+  const std::unique_ptr<Optimizer> optimizer =
+      make({hidden.weight, hidden.bias, out.weight, out.bias});
+  const Tensor x = Tensor::Empty(lazy.context, {64, 784});
+  const Tensor labels = Tensor::Empty(lazy.context, {64}, {.dtype = Scalar::kInt32});
+  for (int step = 0;; ++step) {
+    optimizer->ZeroGrad();
+    const Tensor loss = out(hidden(x).Relu()).SparseCategoricalCrossentropy(labels);
+    EXPECT_TRUE(loss.Backward().ok());
+    if (step == 0) {
+      EXPECT_TRUE(optimizer->Step().ok());
+      continue;
+    }
+    const absl::StatusOr<std::vector<Tensor>> changed = optimizer->ScheduleStep();
+    EXPECT_TRUE(changed.ok()) << changed.status();
+    std::vector<LazyBuffer> roots = {loss.lazydata()};
+    for (const Tensor& tensor : *changed) roots.push_back(tensor.lazydata());
+    const absl::StatusOr<Schedule> schedule = CreateSchedule(roots);
+    EXPECT_TRUE(schedule.ok()) << schedule.status();
+    return schedule.ok() ? schedule->kernel_count() : 0;
+  }
+}
+
+// Counted there with every tensor realised before.
+TEST(Optimizer, AStepMakesNoMoreKernelsThanTinygrad) {
+  using Params = std::vector<Tensor>;
+  EXPECT_LE(KernelsOfAStep([](Params p) { return SGD(p); }), 19);
+  EXPECT_LE(KernelsOfAStep([](Params p) { return SGD(p, {.momentum = 0.9}); }), 23);
+  EXPECT_LE(KernelsOfAStep([](Params p) {
+              return SGD(p, {.momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
+            }),
+            23);
+  EXPECT_LE(KernelsOfAStep([](Params p) { return std::make_unique<LARS>(p); }), 33);
+  EXPECT_LE(KernelsOfAStep([](Params p) { return Adam(p); }), 19);
+  EXPECT_LE(KernelsOfAStep([](Params p) { return AdamW(p); }), 19);
+  EXPECT_LE(KernelsOfAStep([](Params p) {
+              return std::make_unique<LAMB>(p, LAMBOptions{.weight_decay = 0.01});
+            }),
+            33);
 }
 
 }  // namespace
