@@ -11,7 +11,8 @@
 //   * ASSIGN(target, value): writes the value into a BUFFER or EMPTY, or into a view of one, made by
 //     RESHAPE, PERMUTE, SHRINK and FLIP; with view_arg, into that view of a BUFFER or EMPTY. Its
 //     value is what the target, all of it, holds then. Memory is assigned once a graph: nothing
-//     says which of two would be first.
+//     says which of two would be first. Other nodes read what was there before, but an output that
+//     is the memory itself, or movements of it, is what it holds in the end.
 //
 // A size that is an expression must fit for every value of its variables: equal, inside or not
 // negative where that is proven, refused where it is not.

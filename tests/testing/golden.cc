@@ -17,7 +17,11 @@ constexpr std::string_view kGoldenFolder = "tests/golden";
 }  // namespace
 
 void ExpectGolden(std::string_view relative_path, std::string_view actual) {
-  const std::filesystem::path path = std::filesystem::path(kGoldenFolder) / relative_path;
+  ExpectFile((std::filesystem::path(kGoldenFolder) / relative_path).string(), actual);
+}
+
+void ExpectFile(std::string_view name, std::string_view actual) {
+  const std::filesystem::path path(name);
   if (const char* workspace = std::getenv("BEAMD_UPDATE_GOLDENS"); workspace != nullptr) {
     const std::filesystem::path target = std::filesystem::path(workspace) / path;
     std::filesystem::create_directories(target.parent_path());
