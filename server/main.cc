@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "engine/base/command_line.h"
 #include "engine/base/status.h"
+#include "engine/base/version.h"
 #include "engine/kernel/kernel.h"
 #include "server/services/server.h"
 #include "server/store/store.h"
@@ -35,8 +37,6 @@
 
 namespace beamd {
 namespace {
-
-constexpr char kVersion[] = "beamd 0.1";
 
 constexpr char kUsage[] = R"(beamd serve --store DIR [flags]
 
@@ -238,17 +238,18 @@ absl::Status Serve(const ServeFlags& flags) {
                  from.description.environment().model(), from.description.environment().arch(),
                  from.description.environment().llvm());
   }
+  const std::string build = absl::StrCat("beamd ", kBeamdVersion);
   const BeamSearcher searcher(*store, capture.get());
   Tuner tuner(*store, std::move(devices), MakeParts(supervisor, fleet, searcher, flags.run_timeout),
               {.defaults = defaults,
                .concurrent_jobs = static_cast<int>(std::clamp<int64_t>(flags.jobs, 1, 64)),
                .max_queued_jobs = static_cast<int>(std::clamp<int64_t>(flags.queue, 1, 1 << 20)),
                .host = HostName(),
-               .build = kVersion});
+               .build = build});
   BEAMD_RETURN_IF_ERROR(tuner.MarkInterruptedJobs());
   BEAMD_ASSIGN_OR_RETURN(
       const std::unique_ptr<Server> server,
-      Server::Start({.listen = flags.listen, .build = kVersion}, tuner, *store, supervisor, fleet));
+      Server::Start({.listen = flags.listen, .build = build}, tuner, *store, supervisor, fleet));
   std::printf("ready %s\n", server->address().c_str());
   std::fflush(stdout);
   spdlog::info("serving on {}, store {}, {} workers", server->address(), flags.store,

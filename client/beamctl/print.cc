@@ -15,78 +15,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "client/beamctl/format.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
-#include "engine/kernel/opt.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace beamd {
 namespace {
-
-using WireOpts = google::protobuf::RepeatedPtrField<v1::Opt>;
-
-std::vector<std::string> OptTexts(const WireOpts& wire) {
-  std::vector<std::string> texts;
-  for (const v1::Opt& from : wire) {
-    Opt opt{.op = static_cast<OptOp>(from.op())};
-    if (from.has_axis()) opt.axis = from.axis();
-    if (from.has_amount()) opt.amount = from.amount();
-    texts.push_back(ToString(opt));
-  }
-  return texts;
-}
-
-std::string OptsText(const WireOpts& opts) {
-  return opts.empty() ? "-" : absl::StrJoin(OptTexts(opts), " ");
-}
-
-// A time that people read: three digits and a unit.
-std::string TimeText(double seconds) {
-  if (seconds <= 0) return "-";
-  if (seconds < 1e-3) return absl::StrFormat("%.3g us", seconds * 1e6);
-  if (seconds < 1) return absl::StrFormat("%.3g ms", seconds * 1e3);
-  return absl::StrFormat("%.3g s", seconds);
-}
-
-std::string Quoted(absl::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      absl::StrAppend(&out, "\\", absl::string_view(&c, 1));
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&out, "\\u%04x", c);
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
-
-// A line of JSON, member by member.
-class JsonLine {
- public:
-  JsonLine& Text(absl::string_view key, absl::string_view value) { return Raw(key, Quoted(value)); }
-  JsonLine& Number(absl::string_view key, double value) {
-    return Raw(key, absl::StrFormat("%.9g", value));
-  }
-  JsonLine& Bool(absl::string_view key, bool value) { return Raw(key, value ? "true" : "false"); }
-  JsonLine& Texts(absl::string_view key, const std::vector<std::string>& values) {
-    return Raw(key, absl::StrCat("[",
-                                 absl::StrJoin(values, ",",
-                                               [](std::string* out, const std::string& value) {
-                                                 out->append(Quoted(value));
-                                               }),
-                                 "]"));
-  }
-  JsonLine& Raw(absl::string_view key, absl::string_view value) {
-    absl::StrAppend(&text_, text_.empty() ? "{" : ",", Quoted(key), ":", value);
-    return *this;
-  }
-  void Print() const { std::printf("%s}\n", text_.c_str()); }
-
- private:
-  std::string text_;
-};
 
 // "MATCH_SAME_ARCH" -> "same-arch".
 std::string ShortName(absl::string_view name, absl::string_view prefix) {
@@ -141,6 +76,27 @@ void PrintRecordForPeople(const v1::Record& record) {
               static_cast<unsigned long long>(record.generation()));
 }
 
+// How much faster `after` is; 0: one of them is not known.
+double Gain(double before, double after) { return before > 0 && after > 0 ? before / after : 0; }
+
+std::string GainText(double before, double after) {
+  const double gain = Gain(before, after);
+  return gain > 0 ? absl::StrFormat("%.2fx", gain) : "-";
+}
+
+JsonLine ErrorLine(const absl::Status& status) {
+  JsonLine line;
+  line.Text("error", absl::StatusCodeToString(status.code()))
+      .Text("message", std::string(status.message()));
+  if (const std::optional<ErrorDetail> detail = GetErrorDetail(status)) {
+    line.Text("reason", detail->reason).Text("field", detail->field);
+    if (detail->node) line.Number("node", static_cast<double>(*detail->node));
+    if (detail->limit) line.Number("limit", static_cast<double>(*detail->limit));
+    if (detail->value) line.Number("value", static_cast<double>(*detail->value));
+  }
+  return line;
+}
+
 size_t TerminalColumns() {
   constexpr size_t kOtherwise = 80;
   winsize size{};
@@ -153,6 +109,11 @@ std::string FailuresText(const google::protobuf::Map<std::string, uint64_t>& fai
   for (const auto& [reason, count] : failures) parts.push_back(absl::StrCat(count, " ", reason));
   std::sort(parts.begin(), parts.end());
   return absl::StrJoin(parts, ", ");
+}
+
+std::string PoolText(const v1::ProcessPool& pool) {
+  return absl::StrCat(pool.children_size(), " running, ", pool.tasks_done(), " tasks done",
+                      pool.replaced().empty() ? "" : "; replaced: ", FailuresText(pool.replaced()));
 }
 
 }  // namespace
@@ -272,6 +233,59 @@ void PrintResult(const std::string& name, const v1::TuneResult& result, bool jso
   }
 }
 
+void PrintTuned(const std::vector<TunedKernel>& kernels, bool json) {
+  TextTable table({"<kernel", "used", "heuristics", "best", "gain", "total", "<opts"});
+  double before = 0, after = 0;
+  int failed = 0, runs = 0;
+  for (const TunedKernel& kernel : kernels) {
+    runs += kernel.uses;
+    if (!kernel.result.ok()) {
+      ++failed;
+      if (json) {
+        ErrorLine(kernel.result.status())
+            .Text("name", kernel.name)
+            .Text("kernel_hash", kernel.hash)
+            .Number("uses", kernel.uses)
+            .Print();
+      } else {
+        table.Row({kernel.name, absl::StrCat(kernel.uses), "-", "-", "-", "-",
+                   absl::StrCat("failed: ", std::string(kernel.result.status().message()))});
+      }
+      continue;
+    }
+    const v1::TuneResult& result = *kernel.result;
+    const v1::Record& record = result.record();
+    before += kernel.uses * record.hc_s();
+    after += kernel.uses * record.best_s();
+    if (json) {
+      RecordLine(record, MatchText(result.match()), result.persisted(), result.job())
+          .Text("name", kernel.name)
+          .Number("uses", kernel.uses)
+          .Number("gain", Gain(record.hc_s(), record.best_s()))
+          .Number("total_s", kernel.uses * record.best_s())
+          .Print();
+    } else {
+      table.Row({kernel.name, absl::StrCat(kernel.uses), TimeText(record.hc_s()),
+                 TimeText(record.best_s()), GainText(record.hc_s(), record.best_s()),
+                 TimeText(kernel.uses * record.best_s()), OptsText(record.opts())});
+    }
+  }
+  if (json) {
+    return JsonLine()
+        .Number("kernels", static_cast<double>(kernels.size()))
+        .Number("failed", failed)
+        .Number("runs", runs)
+        .Number("hc_s", before)
+        .Number("best_s", after)
+        .Number("gain", Gain(before, after))
+        .Print();
+  }
+  table.Row({"all", absl::StrCat(runs), TimeText(before), "", GainText(before, after),
+             TimeText(after),
+             failed > 0 ? absl::StrCat(failed, " failed and count for none") : ""});
+  std::fputs(table.ToText().c_str(), stdout);
+}
+
 void PrintAnswer(const std::string& name, const v1::LookupAnswer& answer, bool json) {
   if (answer.has_hit()) {
     const v1::Record& record = answer.hit().record();
@@ -311,15 +325,9 @@ void PrintDevices(const v1::ListDevicesResponse& response, bool json) {
                 ShortName(v1::DeviceState_Name(device.state()), "DEVICE_STATE_").c_str(),
                 environment.model().c_str(), environment.arch().c_str(), environment.llvm().c_str(),
                 environment.driver().empty() ? "" : "  driver ", environment.driver().c_str());
-    std::printf("  runner   %d running, %llu tasks done; replaced: %s\n",
-                device.runners().children_size(),
-                static_cast<unsigned long long>(device.runners().tasks_done()),
-                FailuresText(device.runners().replaced()).c_str());
+    std::printf("  runner   %s\n", PoolText(device.runners()).c_str());
   }
-  std::printf("workers    %d running, %llu tasks done; replaced: %s\n",
-              response.workers().children_size(),
-              static_cast<unsigned long long>(response.workers().tasks_done()),
-              FailuresText(response.workers().replaced()).c_str());
+  std::printf("workers    %s\n", PoolText(response.workers()).c_str());
 }
 
 void PrintShown(const v1::ShowResponse& response, bool json) {
@@ -341,16 +349,7 @@ void PrintError(const absl::Status& status, bool json) {
   const std::string code = absl::StatusCodeToString(status.code());
   const std::string message(status.message());
   std::fprintf(stderr, "beamctl: %s: %s\n", code.c_str(), message.c_str());
-  if (!json) return;
-  JsonLine line;
-  line.Text("error", code).Text("message", message);
-  if (const std::optional<ErrorDetail> detail = GetErrorDetail(status)) {
-    line.Text("reason", detail->reason).Text("field", detail->field);
-    if (detail->node) line.Number("node", static_cast<double>(*detail->node));
-    if (detail->limit) line.Number("limit", static_cast<double>(*detail->limit));
-    if (detail->value) line.Number("value", static_cast<double>(*detail->value));
-  }
-  line.Print();
+  if (json) ErrorLine(status).Print();
 }
 
 }  // namespace beamd

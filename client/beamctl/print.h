@@ -41,6 +41,16 @@ class ProgressLine {
 // On standard output.
 void PrintResult(const std::string& name, const v1::TuneResult& result, bool json);
 void PrintAnswer(const std::string& name, const v1::LookupAnswer& answer, bool json);
+// One kernel of a tensor graph, tuned or not.
+struct TunedKernel {
+  std::string name;
+  std::string hash;
+  int uses = 0;
+  absl::StatusOr<v1::TuneResult> result;
+};
+// A row a kernel: how often it runs, the heuristics' time, the best, the gain, and the best of all
+// its runs; totals below. As JSON a line a kernel and one of totals.
+void PrintTuned(const std::vector<TunedKernel>& kernels, bool json);
 void PrintRecord(const v1::Record& record, bool json);
 void PrintDevices(const v1::ListDevicesResponse& response, bool json);
 void PrintShown(const v1::ShowResponse& response, bool json);

@@ -127,6 +127,14 @@ bool CommandLine::Given(const std::string& name) const {
   return flag->given;
 }
 
+std::vector<std::string> CommandLine::AllGiven() const {
+  std::vector<std::string> names;
+  for (const Flag& flag : flags_) {
+    if (flag.given) names.push_back(flag.name);
+  }
+  return names;
+}
+
 std::string CommandLine::Help() const {
   std::string text = absl::StrCat("usage: ", usage_, "\n");
   for (const Flag& flag : flags_) {

@@ -35,6 +35,8 @@ class CommandLine {
   absl::StatusOr<std::vector<std::string>> Parse(const std::vector<std::string>& args) const;
   // Whether the flag was in the last Parse.
   bool Given(const std::string& name) const;
+  // The names of all flags that were.
+  std::vector<std::string> AllGiven() const;
 
   // Usage and every flag with its default.
   std::string Help() const;

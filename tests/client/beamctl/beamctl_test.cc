@@ -123,6 +123,48 @@ TEST_F(BeamctlTest, TakesTheTextThatShowPrints) {
   EXPECT_EQ(key("matmul.txt"), key("matmul.json"));
 }
 
+constexpr char kMlp[] = "deploy/examples/mlp.uops";
+
+TEST_F(BeamctlTest, PlansAndDrawsWithoutADaemon) {
+  const auto alone = [](std::vector<std::string> args) {
+    args.insert(args.begin(), "client/beamctl/beamctl");
+    return RunProcess(args);
+  };
+  const Ran plan = alone({"plan", kMlp});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  EXPECT_THAT(plan.out, AllOf(StartsWith("#  kernel"), HasSubstr("(64,256)  25.7 M"),
+                              HasSubstr("UPCAST("), HasSubstr(" kernels, ")));
+  const Ran json = alone({"plan", kMlp, "--json", "--device", "cuda"});
+  EXPECT_THAT(json.out,
+              MatchesRegex("(\\{\"index\":[0-9]+,\"name\":\"[^\n]*\"shapes\":\\[\\[64,[^\n]*\\}\n)+"
+                           "\\{\"kernels\":[^\n]*\"peak_bytes\":[0-9]+\\}\n"));
+  EXPECT_THAT(json.out, HasSubstr("LOCAL("));
+  EXPECT_THAT(alone({"graph", kMlp}).out, StartsWith("digraph \"tensors\""));
+  EXPECT_THAT(alone({"graph", kMlp, "--kernel"}).out, StartsWith("digraph \"kernels\""));
+  EXPECT_THAT(alone({"graph", kMlp, "--schedule"}).out, StartsWith("digraph \"schedule\""));
+  EXPECT_THAT(alone({"graph", Path("add.json")}).out, StartsWith("digraph \"kernel\""));
+  EXPECT_THAT(alone({"show", kMlp}).out, HasSubstr("%0 = BUFFER float32 slot 0 shape (64,784)\n"));
+  EXPECT_THAT(alone({"--version"}).out, MatchesRegex("beamctl [0-9.]+\n"));
+  const Ran kernel = alone({"plan", Path("add.json"), "--json"});
+  EXPECT_EQ(kernel.status, 3);
+  EXPECT_THAT(kernel.out, HasSubstr("\"reason\":\"KERNEL\""));
+  EXPECT_EQ(alone({"show", kMlp, "--pass", "asm"}).status, 3);
+  EXPECT_EQ(alone({"graph", Path("add.json"), "--schedule"}).status, 3);
+}
+
+TEST_F(BeamctlTest, RefusesFlagsThatACommandHasNoUseFor) {
+  EXPECT_THAT(Beamctl({"devices", "--width", "4"}).err,
+              HasSubstr("devices has no use for --width"));
+  EXPECT_EQ(Beamctl({"tune", Path("add.json"), "--opts", "-"}).status, 2);
+  EXPECT_EQ(Beamctl({"records", "--heuristic"}).status, 2);
+  EXPECT_EQ(Beamctl({"lookup", Path("add.json"), "--budget", "1s"}).status, 2);
+  EXPECT_EQ(RunProcess({"client/beamctl/beamctl", "plan", kMlp, "--timeout", "1s"}).status, 2);
+  EXPECT_EQ(RunProcess({"client/beamctl/beamctl", "plan", kMlp, "--device", "tpu"}).status, 2);
+  EXPECT_EQ(RunProcess({"client/beamctl/beamctl", "graph", kMlp, kMlp}).status, 2);
+  EXPECT_EQ(RunProcess({"client/beamctl/beamctl", "graph", kMlp, "--kernel", "--schedule"}).status,
+            2);
+}
+
 TEST_F(BeamctlTest, ExitStatusSaysWhatWentWrong) {
   EXPECT_EQ(Beamctl({}).status, 2);
   EXPECT_EQ(Beamctl({"tnue", Path("add.json")}).status, 2);

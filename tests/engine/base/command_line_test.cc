@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 class CommandLineTest : public ::testing::Test {
  protected:
@@ -45,6 +46,8 @@ TEST_F(CommandLineTest, SetsVariablesAndReturnsTheRest) {
   EXPECT_THAT(cores_, ElementsAre(0, 2));
   EXPECT_EQ(ratio_, 2);
   EXPECT_TRUE(line_.Given("store"));
+  EXPECT_THAT(line_.AllGiven(),
+              UnorderedElementsAre("store", "width", "json", "run_timeout", "cores", "ratio"));
 }
 
 TEST_F(CommandLineTest, NegatesBooleans) {
