@@ -76,23 +76,8 @@ Tensor ThreefryWords(const Tensor& key, const Tensor& low, const Tensor& high) {
       .Cat({bits.Rshift(32).BitwiseAnd(kLowWord).Cast(Scalar::kUint32)});
 }
 
-// Words read as unsigned integers of the size of `dtype`, in memory's order.
-Tensor WordsAs(const Tensor& words, Scalar dtype) {
-  switch (SizeBytes(dtype)) {
-    case 2:
-      return words.Stack({words.Rshift(16)}, -1).Flatten(-2).Cast(Scalar::kUint16);
-    case 8: {
-      const auto every_second = [&](int first) {
-        return words.Get({Slice{first, std::nullopt, 2}}).Cast(Scalar::kUint64);
-      };
-      return every_second(0).Add(every_second(1).Lshift(32));
-    }
-    default:
-      return words;
-  }
-}
-
 struct FloatLayout {
+  Scalar word;  // the unsigned integer of its size
   int mantissa_bits;
   int64_t one;  // the bits of 1
 };
@@ -100,13 +85,13 @@ struct FloatLayout {
 FloatLayout LayoutOf(Scalar dtype) {
   switch (dtype) {
     case Scalar::kFloat16:
-      return {10, 0x3c00};
+      return {Scalar::kUint16, 10, 0x3c00};
     case Scalar::kBFloat16:
-      return {7, 0x3f80};
+      return {Scalar::kUint16, 7, 0x3f80};
     case Scalar::kFloat64:
-      return {52, 0x3ff0000000000000};
+      return {Scalar::kUint64, 52, 0x3ff0000000000000};
     default:
-      return {23, 0x3f800000};
+      return {Scalar::kUint32, 23, 0x3f800000};
   }
 }
 
@@ -180,9 +165,8 @@ Tensor Tensor::Rand(LazyContext& context, const Shape& shape, const TensorOption
       ThreefryWords(random.key, low, low.Add(half)).Get({Slice{std::nullopt, words}});
   // Random mantissas of numbers in [1, 2).
   const FloatLayout layout = LayoutOf(dtype);
-  const Tensor bits = WordsAs(drawn, dtype)
-                          .Rshift(8 * SizeBytes(dtype) - layout.mantissa_bits)
-                          .BitwiseOr(layout.one);
+  const Tensor bits =
+      drawn.Bitcast(layout.word).Rshift(Bits(dtype) - layout.mantissa_bits).BitwiseOr(layout.one);
   const Tensor x = bits.Bitcast(dtype).Get({Slice{std::nullopt, count}}).Sub(1).Reshape(shape);
   return WithGrad(contiguous ? x.Contiguous() : x, options);
 }
@@ -199,8 +183,7 @@ Tensor Tensor::Randn(LazyContext& context, const Shape& shape, const TensorOptio
   const Scalar dtype = options.dtype.value_or(context.default_float);
   Shape pair = shape;
   pair.insert(pair.begin(), 2);
-  const Tensor uniform =
-      Named("randn", Rand(context, pair, StepOptions(options, Scalar::kFloat32)));
+  Tensor uniform = Named("randn", Rand(context, pair, StepOptions(options, Scalar::kFloat32)));
   if (!uniform.ok()) return uniform;
   // Box and Muller, "A Note on the Generation of Random Normal Deviates", 1958.
   const Tensor angle = uniform.Get({0}).Mul(2 * M_PI);

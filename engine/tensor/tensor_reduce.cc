@@ -143,7 +143,7 @@ Tensor Tensor::All(const Axes& axes, bool keepdim) const {
 
 Tensor Tensor::Mean(const Axes& axes, bool keepdim) const {
   if (!ok()) return *this;
-  const Tensor sum = Fold<functions::Sum>("mean", Cast(SumAccDType(dtype())), axes, keepdim);
+  Tensor sum = Fold<functions::Sum>("mean", Cast(SumAccDType(dtype())), axes, keepdim);
   if (!sum.ok()) return sum;
   return DividedBy(sum, FoldedCount(*this, axes))
       .Cast(IsFloat(dtype()) ? dtype() : Scalar::kFloat32);
