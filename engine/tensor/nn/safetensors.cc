@@ -367,32 +367,33 @@ absl::string_view DTypeName(Scalar dtype) {
   return "";
 }
 
-}  // namespace
-
-absl::StatusOr<Safetensors> ParseSafetensors(LazyContext& context,
-                                             std::span<const std::byte> bytes) {
-  if (bytes.size() < kHeaderSizeBytes) return Malformed("shorter than 8 bytes");
+// Parses a file of `size` bytes, of which read(begin, count) gives those asked for until it is asked
+// again: the header first, then, where that fits the size, one tensor after the other.
+template <typename Read>
+absl::StatusOr<Safetensors> Parse(LazyContext& context, uint64_t size, Read read) {
+  if (size < kHeaderSizeBytes) return Malformed("shorter than 8 bytes");
+  BEAMD_ASSIGN_OR_RETURN(const std::span<const std::byte> count, read(0, kHeaderSizeBytes));
   uint64_t header_bytes = 0;
   for (size_t i = 0; i < kHeaderSizeBytes; ++i) {
-    header_bytes |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
+    header_bytes |= std::to_integer<uint64_t>(count[i]) << (8 * i);
   }
-  if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - kHeaderSizeBytes) {
-    return Malformed(
-        absl::StrCat("a header of ", header_bytes, " bytes in a file of ", bytes.size()));
+  if (header_bytes > kMaxHeaderBytes || header_bytes > size - kHeaderSizeBytes) {
+    return Malformed(absl::StrCat("a header of ", header_bytes, " bytes in a file of ", size));
   }
-  const std::span<const std::byte> header_span = bytes.subspan(kHeaderSizeBytes, header_bytes);
-  const std::span<const std::byte> data = bytes.subspan(kHeaderSizeBytes + header_bytes);
+  const uint64_t data_begin = kHeaderSizeBytes + header_bytes;
+  BEAMD_ASSIGN_OR_RETURN(const std::span<const std::byte> text,
+                         read(kHeaderSizeBytes, header_bytes));
   BEAMD_ASSIGN_OR_RETURN(
       Header header,
-      HeaderReader(
-          absl::string_view(reinterpret_cast<const char*>(header_span.data()), header_span.size()))
+      HeaderReader(absl::string_view(reinterpret_cast<const char*>(text.data()), text.size()))
           .Read());
-  BEAMD_RETURN_IF_ERROR(CheckLayout(&header.entries, data.size()));
+  BEAMD_RETURN_IF_ERROR(CheckLayout(&header.entries, size - data_begin));
 
   Safetensors result;
   result.metadata = std::move(header.metadata);
   for (const Entry& entry : header.entries) {
-    const std::span<const std::byte> elements = data.subspan(entry.begin, entry.end - entry.begin);
+    BEAMD_ASSIGN_OR_RETURN(const std::span<const std::byte> elements,
+                           read(data_begin + entry.begin, entry.end - entry.begin));
     if (entry.dtype == Scalar::kBool && std::any_of(elements.begin(), elements.end(),
                                                     [](std::byte b) { return b > std::byte{1}; })) {
       return Malformed(absl::StrCat(Quoted(entry.name), " has a bool that is neither 0 nor 1"));
@@ -405,6 +406,16 @@ absl::StatusOr<Safetensors> ParseSafetensors(LazyContext& context,
   return result;
 }
 
+}  // namespace
+
+absl::StatusOr<Safetensors> ParseSafetensors(LazyContext& context,
+                                             std::span<const std::byte> bytes) {
+  return Parse(context, bytes.size(),
+               [&](uint64_t begin, uint64_t count) -> absl::StatusOr<std::span<const std::byte>> {
+                 return bytes.subspan(begin, count);
+               });
+}
+
 absl::StatusOr<Safetensors> LoadSafetensorsFile(LazyContext& context, const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status kind = std::filesystem::status(path, error);
@@ -414,13 +425,16 @@ absl::StatusOr<Safetensors> LoadSafetensorsFile(LazyContext& context, const std:
   const uintmax_t size = std::filesystem::file_size(path, error);
   std::ifstream file(path, std::ios::binary);
   if (error || !file) return absl::UnavailableError(absl::StrCat(path, ": can't be read"));
-  std::vector<std::byte> bytes(size);
-  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (static_cast<uintmax_t>(file.gcount()) != size) {
-    return absl::DataLossError(
-        absl::StrCat(path, ": ended after ", file.gcount(), " of ", size, " bytes"));
-  }
-  absl::StatusOr<Safetensors> parsed = ParseSafetensors(context, bytes);
+  std::vector<std::byte> part;
+  absl::StatusOr<Safetensors> parsed =
+      Parse(context, size,
+            [&](uint64_t begin, uint64_t count) -> absl::StatusOr<std::span<const std::byte>> {
+              part.resize(count);
+              file.seekg(static_cast<std::streamoff>(begin));
+              file.read(reinterpret_cast<char*>(part.data()), static_cast<std::streamsize>(count));
+              if (file) return std::span<const std::byte>(part);
+              return absl::DataLossError(absl::StrCat("ended before byte ", begin + count));
+            });
   if (parsed.ok()) return parsed;
   return absl::Status(parsed.status().code(), absl::StrCat(path, ": ", parsed.status().message()));
 }

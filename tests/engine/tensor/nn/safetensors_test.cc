@@ -59,6 +59,25 @@ TEST(Safetensors, ReadsSpacesEscapesAndMetadata) {
   EXPECT_EQ(parsed->metadata.at("k\n"), "\xC3\xA4\xF0\x9F\x98\x80");
 }
 
+// Written by safetensors 0.8 for Python: tensors by the size of their elements, spaces at the end.
+TEST(Safetensors, ReadsTheReferenceImplementationsFile) {
+  testing::LazyRuntime lazy;
+  std::vector<std::byte> bytes = File(
+      "{\"__metadata__\":{\"x\":\"\xC3\xBC\"},\"b\":{\"dtype\":\"F32\",\"shape\":[2,1],"
+      "\"data_offsets\":[0,8]},\"c\":{\"dtype\":\"I16\",\"shape\":[0,2],\"data_offsets\":[8,8]},"
+      "\"a\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[8,10]}}    ",
+      10);
+  constexpr unsigned char kData[] = {0, 0, 0x80, 0x3F, 0, 0, 0, 0x40, 1, 0};
+  std::memcpy(&bytes[bytes.size() - sizeof(kData)], kData, sizeof(kData));
+  const absl::StatusOr<Safetensors> parsed = ParseSafetensors(lazy.context, bytes);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  ASSERT_EQ(parsed->tensors.size(), 3U);
+  EXPECT_EQ(parsed->tensors[0].first, "b");
+  EXPECT_THAT(*parsed->tensors[0].second.ToVector<float>(), ElementsAre(1, 2));
+  EXPECT_EQ(parsed->tensors[1].second.shape(), (Shape{0, 2}));
+  EXPECT_THAT(*parsed->tensors[2].second.ToVector<bool>(), ElementsAre(true, false));
+}
+
 TEST(Safetensors, HostileFilesAreRefused) {
   LazyContext context;
   const std::vector<std::byte> bytes = File("{}", 0);
@@ -202,6 +221,27 @@ TEST(Safetensors, NamesThatCannotBeAreRefused) {
   EXPECT_EQ(WriteSafetensors({{"__metadata__", t}}).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(WriteSafetensors({{"\xFF", t}}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Safetensors, AFileThatIsShortOrNoneIsRefused) {
+  LazyContext context;
+  const std::string path = absl::StrCat(::testing::TempDir(), "/b.safetensors");
+  const std::vector<std::byte> good =
+      File(One("\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[0,4]"), 4);
+  for (size_t size = 0; size <= good.size(); ++size) {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(good.data()), static_cast<std::streamsize>(size));
+    const absl::StatusOr<Safetensors> loaded = LoadSafetensorsFile(context, path);
+    EXPECT_EQ(loaded.ok(), size == good.size()) << size;
+    if (!loaded.ok()) {
+      EXPECT_THAT(loaded.status().message(), HasSubstr(path));
+    }
+  }
+  // As long as a disk, without a byte on it: refused by its header.
+  std::filesystem::resize_file(path, 0);
+  std::filesystem::resize_file(path, uintmax_t{1} << 40);
+  EXPECT_EQ(LoadSafetensorsFile(context, path).status().code(), absl::StatusCode::kInvalidArgument);
+  std::filesystem::remove(path);
 }
 
 TEST(Safetensors, AFileIsReplacedWhole) {
