@@ -3,7 +3,6 @@
 #include <random>
 #include <variant>
 
-#include "absl/strings/str_cat.h"
 #include "tests/engine/tensor/tensor_world.h"
 
 namespace beamd {

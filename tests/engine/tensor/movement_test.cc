@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <optional>
-#include <random>
 
-#include "absl/strings/str_cat.h"
 #include "tests/engine/tensor/tensor_world.h"
 
 namespace beamd {
@@ -144,24 +142,30 @@ TEST(Pad, ReflectsReplicatesWrapsAndShrinks) {
   const PadRule wrap = [](int64_t at, int64_t size) { return std::optional((at + size) % size); };
   World w;
   const Array a = Counting({4, 5});
-  for (const auto& [mode, rule] : {std::pair(PadMode::kConstant, constant),
-                                   {PadMode::kReflect, reflect},
-                                   {PadMode::kReplicate, replicate},
-                                   {PadMode::kCircular, wrap}}) {
-    for (const auto& [top, bottom, left, right] :
-         {std::tuple(1, 2, 3, 0), {0, 3, 4, 4}, {-1, 0, 0, -2}, {0, -4, 1, 1}, {-2, -1, 2, 2}}) {
+  struct Mode {
+    PadMode mode;
+    PadRule rule;
+  };
+  struct Amounts {
+    int top, bottom, left, right;
+  };
+  for (const Mode& m : {Mode{PadMode::kConstant, constant}, Mode{PadMode::kReflect, reflect},
+                        Mode{PadMode::kReplicate, replicate}, Mode{PadMode::kCircular, wrap}}) {
+    for (const Amounts& by : {Amounts{1, 2, 3, 0}, Amounts{0, 3, 4, 4}, Amounts{-1, 0, 0, -2},
+                              Amounts{0, -4, 1, 1}, Amounts{-2, -1, 2, 2}}) {
       // What wraps round is what a shrunken axis has left.
-      const int64_t rows =
-          mode == PadMode::kCircular ? 4 + std::min(0, top) + std::min(0, bottom) : 4;
-      const int64_t skip = mode == PadMode::kCircular ? -std::min(0, top) : 0;
-      SCOPED_TRACE(absl::StrCat("mode ", static_cast<int>(mode), " pads ", top, " ", bottom, " ",
-                                left, " ", right));
+      const bool wraps = m.mode == PadMode::kCircular;
+      const int64_t rows = wraps ? 4 + std::min(0, by.top) + std::min(0, by.bottom) : 4;
+      const int64_t skip = wraps ? -std::min(0, by.top) : 0;
       if (rows == 0) continue;
-      const Array want = Filled({4 + top + bottom, 5 + left + right}, [&](const Coords& i) {
-        const auto y = rule(i[0] - top - skip, rows), x = rule(i[1] - left, 5);
-        return x && y ? a({*y + skip, *x}) : 0;
-      });
-      EXPECT_EQ(w.Values(w.Make(a).PadFlat({left, right, top, bottom}, mode)), want);
+      const Array want =
+          Filled({4 + by.top + by.bottom, 5 + by.left + by.right}, [&](const Coords& i) {
+            const auto y = m.rule(i[0] - by.top - skip, rows), x = m.rule(i[1] - by.left, 5);
+            return x && y ? a({*y + skip, *x}) : 0;
+          });
+      EXPECT_EQ(w.Values(w.Make(a).PadFlat({by.left, by.right, by.top, by.bottom}, m.mode)), want)
+          << "mode " << static_cast<int>(m.mode) << " pads " << by.top << " " << by.bottom << " "
+          << by.left << " " << by.right;
     }
   }
   for (PadMode mode : {PadMode::kReflect, PadMode::kReplicate, PadMode::kCircular}) {
