@@ -358,6 +358,21 @@ TEST(Set, LeavesWhatWasComputedBefore) {
   EXPECT_EQ(w.Values(x * 2), (Array{{3}, {200, 4, 6}}));
 }
 
+// Each step of a decoder writes its row of a cache.
+TEST(Set, FollowsVariables) {
+  World w;
+  const SInt n{w.context.Variable("n", 1, 4)};
+  Tensor x = w.Make(Counting({4, 2}));
+  for (int step : {3, 1}) {
+    ASSERT_TRUE(w.context.Bind(n.expr(), step).ok());
+    ASSERT_TRUE(x.Set({Slice{n - 1, n}}, -step).ok());
+  }
+  EXPECT_EQ(w.Values(x), (Array{{4, 2}, {-1, -1, 3, 4, -3, -3, 7, 8}}));
+  ASSERT_TRUE(w.context.Bind(n.expr(), 2).ok());
+  ASSERT_TRUE(x.Set({Slice{0, n}, Slice{kNone, kNone, -1}}, w.Make({{2}, {5, 6}})).ok());
+  EXPECT_EQ(w.Values(x), (Array{{4, 2}, {6, 5, 6, 5, -3, -3, 7, 8}}));
+}
+
 TEST(Set, TakesTheLastOfSeveralValues) {
   World w;
   Tensor x = w.Make(Counting({3}));

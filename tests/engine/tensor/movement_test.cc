@@ -456,6 +456,30 @@ TEST(Diagonal, ReadsASquare) {
   ExpectGradient(w, Counting({3, 3}), [](const Tensor& x) { return x.Diagonal(); });
 }
 
+// Rows [0, n) of a table, n = 3, as a cache of keys has them.
+TEST(Movement, TakesSymbolicSizes) {
+  World w;
+  const SInt n{w.context.Variable("n", 1, 8)};
+  const Tensor x = w.Make(Counting({8, 4})).Shrink({{{0, n}}, std::nullopt});
+  const Tensor row = w.Make(Counting({1, 4}));
+  ASSERT_TRUE(w.context.Bind(n.expr(), 3).ok());
+  EXPECT_EQ(x.Flatten().shape(), (Shape{n * 4}));
+  EXPECT_EQ(x.Unfold(0, 1, 1).shape(), (Shape{n, 4, 1}));
+  EXPECT_EQ(x.Cat({row}).shape(), (Shape{n + 1, 4}));
+  EXPECT_EQ(w.Values(x.Cat({row}).Sum(0)), (Array{{4}, {16, 20, 24, 28}}));
+  EXPECT_EQ(w.Values(row.Cat({x}).Sum(0)), (Array{{4}, {16, 20, 24, 28}}));
+  EXPECT_EQ(w.Values(x.Stack({x}).Sum({0, 1})), (Array{{4}, {30, 36, 42, 48}}));
+  EXPECT_EQ(w.Values(x.Repeat({2, 1}).Sum(0)), (Array{{4}, {30, 36, 42, 48}}));
+  EXPECT_EQ(w.Values(x.RepeatInterleave(2, 0).Sum(0)), (Array{{4}, {30, 36, 42, 48}}));
+  EXPECT_EQ(w.Values(x.PadFlat({0, 0, 1, 2}).Sum(0)), (Array{{4}, {15, 18, 21, 24}}));
+  EXPECT_EQ(w.Values(x.Pool({2}).Sum(0)), (Array{{3, 2}, {15, 18, 18, 21, 21, 24}}));
+  EXPECT_EQ(w.Values(x.Roll({1}, {1}).Sum(0)), (Array{{4}, {24, 15, 18, 21}}));
+  EXPECT_EQ(w.Values(row.Matmul(x.T()).Sum()), (Array{{}, {30 + 70 + 110}}));
+  ExpectFails(x.T().Pool({2}), "pool", "doesn't fit an axis of n");
+  ExpectFails(x.Roll({1}, {0}), "roll", "axis 0 of (n, 4)");
+  ExpectFails(x.Split(2)[0], "split", "axis 0 of (n, 4)");
+}
+
 // Constants and whole views stay what they are: nothing to compute.
 TEST(Movement, LeavesNothingToComputeWhereNothingMoves) {
   World w;
