@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/option.h"
 #include "engine/base/status.h"
+#include "engine/kernel/tiles.h"
 #include "engine/search/beam.h"
 #include "engine/uop/kernel_hash.h"
 #include "engine/uop/text.h"
@@ -55,7 +56,7 @@ absl::StatusOr<Kernel> KernelCache::Optimize(const Kernel& kernel, UOp canonical
     Kernel tuned = kernel;
     if (opts && tuned.ApplyAll(*opts).ok()) return tuned;
   }
-  if (options::kBeam == 0) return HandCodedOptimizations(kernel);
+  if (options::kBeam == 0) return EnlargeTiles(HandCodedOptimizations(kernel));
   LocalPipeline pipeline(kernel, *compiler_, device_->device());
   BeamOptions beam;
   beam.width = static_cast<int>(options::kBeam);

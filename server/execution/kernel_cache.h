@@ -2,7 +2,7 @@
 // form.
 //
 // Answers to tinygrad 0.10.0 engine/realize.py, get_kernel and method_cache. Differs: no tensor
-// cores; a search's winner is chosen among the heuristics' and the unoptimised kernel by the search.
+// cores; reductions on a CPU get larger tiles than its heuristics'; a search's winner is chosen among the heuristics' and the unoptimised kernel by the search.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class KernelCache {
                                                              OptsFor opts_for, std::ostream& log);
 
   // The kernel of a graph that schedules and clients make (engine/uop/verify.h), of any UOpGraph.
-  // Its opts are OptsFor's; else, by NOOPT and BEAM, none, a search's, the heuristics'. The errors
+  // Its opts are OptsFor's; else, by NOOPT and BEAM, none, a search's, the heuristics' with larger tiles (engine/kernel/tiles.h). The errors
   // of the compiler and the device, which name the kernel.
   absl::StatusOr<std::shared_ptr<const CompiledKernel>> Get(UOp ast, Profile* profile);
 
