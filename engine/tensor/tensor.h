@@ -398,12 +398,13 @@ class Tensor {
                          const PerAxis& stride = 1, const PerAxis& dilation = 1,
                          const PerAxis& padding = 0, const PerAxis& output_padding = 0) const;
   // stride unset: the kernel's.
-  Tensor AvgPool2d(const PerAxis& kernel = {2, 2}, std::optional<PerAxis> stride = std::nullopt,
-                   const PerAxis& dilation = 1, const PerAxis& padding = 0, bool ceil_mode = false,
+  Tensor AvgPool2d(const PerAxis& kernel = {2, 2},
+                   const std::optional<PerAxis>& stride = std::nullopt, const PerAxis& dilation = 1,
+                   const PerAxis& padding = 0, bool ceil_mode = false,
                    bool count_include_pad = true) const;
-  Tensor MaxPool2d(const PerAxis& kernel = {2, 2}, std::optional<PerAxis> stride = std::nullopt,
-                   const PerAxis& dilation = 1, const PerAxis& padding = 0,
-                   bool ceil_mode = false) const;
+  Tensor MaxPool2d(const PerAxis& kernel = {2, 2},
+                   const std::optional<PerAxis>& stride = std::nullopt, const PerAxis& dilation = 1,
+                   const PerAxis& padding = 0, bool ceil_mode = false) const;
   Tensor Interpolate(const std::vector<int>& size, InterpolateMode mode = InterpolateMode::kLinear,
                      bool align_corners = false) const;
 

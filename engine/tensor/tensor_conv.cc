@@ -21,6 +21,9 @@ namespace beamd {
 
 namespace {
 
+// Of a stride, a padding, ...: so that sums of a few stay in an int.
+constexpr int kMostPerAxis = 1 << 28;
+
 // One value an axis, each at least `least`.
 absl::StatusOr<std::vector<int>> ForAxes(absl::string_view what, const PerAxis& values, int axes,
                                          int least) {
@@ -35,6 +38,9 @@ absl::StatusOr<std::vector<int>> ForAxes(absl::string_view what, const PerAxis& 
       return absl::InvalidArgumentError(
           absl::StrCat(what, " (", absl::StrJoin(result, ", "), ") is below ", least));
     }
+    if (value > kMostPerAxis) {
+      return absl::InvalidArgumentError(absl::StrCat(what, " of ", value, " is too large"));
+    }
   }
   return result;
 }
@@ -42,6 +48,11 @@ absl::StatusOr<std::vector<int>> ForAxes(absl::string_view what, const PerAxis& 
 // Flat (left, right) pairs from the last axis on.
 absl::StatusOr<std::vector<int>> FlatPadding(const PerAxis& padding, int axes) {
   const std::vector<int>& values = padding.values();
+  for (int value : values) {
+    if (value > kMostPerAxis || value < -kMostPerAxis) {
+      return absl::InvalidArgumentError(absl::StrCat("padding of ", value, " is too large"));
+    }
+  }
   if (padding.is_uniform()) return std::vector<int>(2 * axes, values[0]);
   if (static_cast<int>(values.size()) == 2 * axes) return values;
   if (static_cast<int>(values.size()) != axes) {
@@ -177,7 +188,7 @@ Tensor Tensor::Conv2d(const Tensor& weight, const Tensor& bias, int groups, cons
     return bias.defined() ? y.Add(PerChannel(bias, axes)) : y;
   };
   // (batch, groups * cin, outputs..., kernel...)
-  const Tensor windows = PadFlatBy(*this, *pads).Pool(kernel, PerAxis(*steps), PerAxis(*gaps));
+  Tensor windows = PadFlatBy(*this, *pads).Pool(kernel, PerAxis(*steps), PerAxis(*gaps));
   if (!windows.ok()) return windows;
   const Shape outputs(windows.shape().begin() + 2, windows.shape().end() - axes);
 
@@ -259,14 +270,20 @@ Tensor Tensor::ConvTranspose2d(const Tensor& weight, const Tensor& bias, int gro
   }
   std::vector<int> conv_padding;
   for (int i = axes - 1; i >= 0; --i) {
-    const int reach = static_cast<int>(weight.shape()[2 + i].number() - 1) * (*gaps)[i];
+    // How far a kernel reaches beyond an output.
+    const int64_t taps = weight.shape()[2 + i].number();
+    if (taps < 1 || taps > kMostPerAxis || (taps - 1) * (*gaps)[i] > kMostPerAxis) {
+      return InvalidTensor(kName,
+                           absl::StrCat("a kernel of ", taps, " with dilation ", (*gaps)[i]));
+    }
+    const int reach = static_cast<int>(taps - 1) * (*gaps)[i];
     conv_padding.push_back(reach - (*pads)[i]);
     conv_padding.push_back(reach - (*pads)[i] + (*extra)[i]);
   }
   return x.Conv2d(w, bias, groups, 1, PerAxis(*gaps), PerAxis(conv_padding));
 }
 
-Tensor Tensor::AvgPool2d(const PerAxis& kernel, std::optional<PerAxis> stride,
+Tensor Tensor::AvgPool2d(const PerAxis& kernel, const std::optional<PerAxis>& stride,
                          const PerAxis& dilation, const PerAxis& padding, bool ceil_mode,
                          bool count_include_pad) const {
   if (Tensor failed = FirstFailed({*this}); failed.defined()) return failed;
@@ -285,7 +302,7 @@ Tensor Tensor::AvgPool2d(const PerAxis& kernel, std::optional<PerAxis> stride,
   return pooled.Sum(axes) / windows->Of(PadFlatBy(counted, windows->ceil_padding)).Sum(axes);
 }
 
-Tensor Tensor::MaxPool2d(const PerAxis& kernel, std::optional<PerAxis> stride,
+Tensor Tensor::MaxPool2d(const PerAxis& kernel, const std::optional<PerAxis>& stride,
                          const PerAxis& dilation, const PerAxis& padding, bool ceil_mode) const {
   if (Tensor failed = FirstFailed({*this}); failed.defined()) return failed;
   const absl::StatusOr<Windows> windows =

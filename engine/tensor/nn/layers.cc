@@ -155,7 +155,7 @@ Tensor ConvTranspose2d::operator()(const Tensor& x) const {
 }
 
 BatchNorm::BatchNorm(LazyContext& context, int size, const BatchNormOptions& options)
-    : options_(options) {
+    : size_(size), options_(options) {
   if (options.affine) {
     weight = Tensor::Ones(context, {size});
     bias = Tensor::Zeros(context, {size});
@@ -187,12 +187,17 @@ std::pair<Tensor, Tensor> BatchNorm::Statistics(const Tensor& x) const {
 
 Tensor BatchNorm::operator()(const Tensor& x) {
   if (!x.ok()) return x;
-  if (x.ndim() < 2) return Invalid("BatchNorm", "the input has no axis of channels");
+  if (x.ndim() < 2 || x.shape()[1] != size_) {
+    return Invalid("BatchNorm", absl::StrCat("the input's second axis isn't ", size_, " channels"));
+  }
+  const bool moves_statistics = options_.track_running_stats && x.context().training;
+  if (moves_statistics && (!AllNumbers(x.shape()) || x.numel().number() <= size_)) {
+    return Invalid("BatchNorm", "training needs several values a channel, of a size in numbers");
+  }
   const auto [mean, var] = Statistics(x);
-  if (options_.track_running_stats && x.context().training) {
-    if (!AllNumbers(x.shape())) return Invalid("BatchNorm", "training on a symbolic size");
+  if (moves_statistics) {
     const double count = static_cast<double>(x.numel().number());
-    const double unbiased = count / (count - static_cast<double>(x.shape()[1].number()));
+    const double unbiased = count / (count - size_);
     const double momentum = options_.momentum;
     running_mean.Assign((1 - momentum) * running_mean + momentum * mean.Detach());
     running_var.Assign((1 - momentum) * running_var + momentum * unbiased * var.Detach());
@@ -250,7 +255,7 @@ Tensor LayerNorm::operator()(const Tensor& x) const {
   }
   std::vector<int> normalized;
   for (int axis = -axes; axis < 0; ++axis) normalized.push_back(axis);
-  const Tensor y = x.Layernorm(normalized, eps_);
+  Tensor y = x.Layernorm(normalized, eps_);
   return weight.defined() ? y * weight + bias : y;
 }
 

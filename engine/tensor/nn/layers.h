@@ -112,6 +112,7 @@ class BatchNorm : public Module {
   // Mean, and variance (biased).
   std::pair<Tensor, Tensor> Statistics(const Tensor& x) const;
 
+  int size_;
   BatchNormOptions options_;
 };
 using BatchNorm2d = BatchNorm;

@@ -59,6 +59,12 @@ absl::StatusOr<std::vector<Tensor>> Optimizer::ScheduleStep() {
       return absl::FailedPreconditionError(
           absl::StrCat("optimiser: parameter ", i, " has no gradient; call Backward first"));
     }
+    // Checked here: assigning what can't be would spoil the parameter.
+    BEAMD_RETURN_IF_ERROR(params_[i].grad().status());
+    if (params_[i].grad().shape() != params_[i].shape()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("optimiser: the gradient of parameter ", i, " has another shape"));
+    }
   }
   if (!params_[0].context().training) {
     return absl::FailedPreconditionError(

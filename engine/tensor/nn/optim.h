@@ -35,7 +35,7 @@ class Optimizer {
   void ZeroGrad();
   // One update of the parameters, realised.
   // FailedPrecondition: the context isn't training, or a parameter has no gradient.
-  // InvalidArgument: there is nothing to train.
+  // InvalidArgument: there is nothing to train, or a gradient of another shape.
   absl::Status Step();
   // The same not realised: what Step would realise, to be realised with other tensors.
   absl::StatusOr<std::vector<Tensor>> ScheduleStep();

@@ -150,6 +150,8 @@ TEST_F(ConvErrorTest, ConvolutionsThatCannotBe) {
   ExpectFails(x.Conv2d(w, Tensor(), 1, {1, 2, 3}), op, "stride has 3 values for 2 axes");
   ExpectFails(x.Conv2d(w, Tensor(), 1, 1, -1), op, "dilation (-1, -1) is below 1");
   ExpectFails(x.Conv2d(w, Tensor(), 1, 1, 1, {1, 2, 3}), op, "padding has 3 values for 2 axes");
+  ExpectFails(x.Conv2d(w, Tensor(), 1, 1 << 30), op, "stride of 1073741824 is too large");
+  ExpectFails(x.Conv2d(w, Tensor(), 1, 1, 1, -(1 << 30)), op, "too large");
   EXPECT_FALSE(x.Conv2d(Zeros({2, 4, 6, 3})).ok());
 }
 
@@ -161,6 +163,8 @@ TEST_F(ConvErrorTest, TransposedConvolutionsThatCannotBe) {
   ExpectFails(x.ConvTranspose2d(w, Tensor(), 3), op, "in 3 groups");
   ExpectFails(x.ConvTranspose2d(w, Tensor(), 1, 0), op, "stride");
   ExpectFails(x.ConvTranspose2d(w, Tensor(), 1, 1, 1, -1), op, "padding (-1, -1) is below 0");
+  ExpectFails(x.ConvTranspose2d(w, Tensor(), 1, 1, 1 << 28), op, "with dilation 268435456");
+  ExpectFails(x.ConvTranspose2d(Zeros({4, 2, 0, 3})), op, "a kernel of 0");
   ExpectFails(x.ConvTranspose2d(w, Tensor(), 1, 1, 1, 0, {1}), op, "output_padding has 1 values");
 }
 

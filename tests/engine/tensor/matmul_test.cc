@@ -100,7 +100,7 @@ TEST_F(MatmulErrorTest, ShapesThatDoNotFit) {
 
 TEST_F(MatmulErrorTest, FormulasThatCannotBe) {
   const Tensor a = Make(Values(6, 0), {2, 3});
-  const auto fails = [&](absl::string_view formula, std::vector<Tensor> operands,
+  const auto fails = [&](absl::string_view formula, const std::vector<Tensor>& operands,
                          const std::string& why) {
     ExpectFails(Tensor::Einsum(formula, operands), "einsum", why);
   };

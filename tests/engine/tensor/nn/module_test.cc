@@ -98,6 +98,18 @@ TEST(Layers, MistakesFailWhatIsMadeOfThem) {
   EXPECT_THAT(why(LSTMCell(context, 4, 4)(x).h), HasSubstr("(batch, features)"));
 }
 
+TEST(Layers, BatchNormLeavesItsStatisticsAloneOnAMistake) {
+  LazyContext context;
+  context.training = true;
+  BatchNorm norm(context, 4);
+  for (const Shape& shape : {Shape{4}, Shape{2, 3, 5}, Shape{1, 4}}) {
+    EXPECT_EQ(norm(Tensor::Zeros(context, shape)).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_TRUE(norm.running_mean.ok());
+  EXPECT_TRUE(norm(Tensor::Zeros(context, {2, 4})).ok());
+}
+
 TEST(Layers, OutputsHaveTheirShapes) {
   LazyContext context;
   const Tensor x = Tensor::Zeros(context, {2, 4, 9, 7});
