@@ -193,6 +193,15 @@ absl::StatusOr<std::vector<NamedGraph>> ReadGraphs(const std::vector<std::string
   return graphs;
 }
 
+absl::Status WantKernels(const std::vector<NamedGraph>& graphs) {
+  for (const NamedGraph& named : graphs) {
+    if (!HasTensorOps(named.graph)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(named.name, " is a tensor graph: `beamctl tune-model` tunes its kernels"));
+  }
+  return absl::OkStatus();
+}
+
 v1::SearchOptions Search(const Flags& flags, const CommandLine& line) {
   v1::SearchOptions search;
   if (line.Given("width")) search.set_width(static_cast<uint32_t>(flags.width));
@@ -237,6 +246,7 @@ absl::StatusOr<v1::TuneResult> TuneOne(Client& client, const v1::TuneRequest& re
 
 absl::Status Tune(Client& client, const std::vector<NamedGraph>& graphs, const Flags& flags,
                   const CommandLine& line) {
+  BEAMD_RETURN_IF_ERROR(WantKernels(graphs));
   BEAMD_ASSIGN_OR_RETURN(v1::TuneRequest request, TuneRequestOf(flags, line));
   for (const NamedGraph& named : graphs) {
     *request.mutable_graph() = named.graph;
@@ -279,6 +289,7 @@ absl::Status TuneModel(Client& client, const v1::Graph& graph, const Flags& flag
 // `told`: what went wrong stands in the answers already.
 absl::Status Lookup(Client& client, const std::vector<NamedGraph>& graphs, const Flags& flags,
                     const CommandLine& line, bool& told) {
+  BEAMD_RETURN_IF_ERROR(WantKernels(graphs));
   BEAMD_ASSIGN_OR_RETURN(const v1::MatchPolicy policy, Policy(flags.match));
   v1::LookupRequest request;
   for (const NamedGraph& named : graphs) {

@@ -45,6 +45,12 @@ bool IsKernel(const v1::Graph& graph) {
          });
 }
 
+bool HasTensorOps(const v1::Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const v1::Node& node) {
+    return node.op() >= v1::OP_BUFFER && node.op() <= v1::OP_EMPTY;
+  });
+}
+
 absl::Status ParseTensorGraph(const v1::Graph& message, ParsedGraph& parsed) {
   if (IsKernel(message)) {
     return InvalidArgument("a kernel, not a tensor graph",

@@ -47,6 +47,8 @@ struct ParsedGraph {
 
 // Whether it claims to be a kernel: a SINK of STOREs.
 bool IsKernel(const v1::Graph& graph);
+// Whether it has ops that only tensor graphs have.
+bool HasTensorOps(const v1::Graph& graph);
 // InvalidArgument for a kernel.
 absl::Status ParseTensorGraph(const v1::Graph& message, ParsedGraph& parsed);
 

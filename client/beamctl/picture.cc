@@ -17,10 +17,10 @@
 namespace beamd {
 namespace {
 
-// What a node's line and its box add: nothing where its argument is the shape.
+// What a node's line and its box add: nothing where its argument is the shape, or there are no axes.
 std::string ShapeOf(const TensorGraphInfo& info, UOp u) {
   const bool told = u.is(Op::kBuffer | Op::kEmpty | Op::kReshape | Op::kExpand | Op::kSink);
-  return told ? "" : ShapeText(info.shape(u));
+  return told || info.shape(u).empty() ? "" : ShapeText(info.shape(u));
 }
 
 }  // namespace

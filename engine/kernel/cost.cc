@@ -24,7 +24,7 @@ KernelCost CostOf(UOp sink) {
   KernelCost cost;
   // By id. Constants, and the expressions inside views, have none.
   std::vector<std::optional<Shape>> shapes(sink.graph().size());
-  std::vector<int64_t> reach(shapes.size());  // of views: elements up to the last one touched
+  std::vector<double> seen(shapes.size());  // of views: elements, at most
   // By slot: what is loaded of it, and what is stored.
   absl::flat_hash_map<uint64_t, std::pair<double, double>> touched;
   for (const UOp u : Toposort(sink)) {
@@ -32,7 +32,7 @@ KernelCost CostOf(UOp sink) {
     if (u.is(Op::kView)) {
       const ShapeTracker st = ShapeTracker::FromUOp(u);
       shape = st.shape();
-      reach[u.id()] = st.RealSize();
+      seen[u.id()] = std::min(static_cast<double>(st.RealSize()), Elements(*shape));
       continue;
     }
     for (const UOp s : u.src()) {
@@ -42,8 +42,7 @@ KernelCost CostOf(UOp sink) {
       const UOp buffer = u.src(0);
       auto& [loaded, stored] = touched[buffer.data<BufferArg>().id];
       double& bytes = u.is(Op::kStore) ? stored : loaded;
-      bytes = std::max(
-          bytes, static_cast<double>(reach[u.src(1).id()]) * SizeBytes(buffer.dtype().scalar));
+      bytes = std::max(bytes, seen[u.src(1).id()] * SizeBytes(buffer.dtype().scalar));
     }
     if (!shape) continue;
     if (u.is(kAlu)) cost.operations += Elements(*shape) * (u.is(Op::kMulAcc) ? 2 : 1);

@@ -10,8 +10,8 @@ struct KernelCost {
   // ALU ops on elements; an element that goes into a reduction is one more, MULACC two. Casts,
   // moves and what computes an index are none.
   double operations = 0;
-  // Each buffer from its first element to the last that is touched, once if loaded and once if
-  // stored: what goes over the memory bus if caches are perfect.
+  // Of each buffer as many elements as a view of it has, but no more than up to the last one that it
+  // touches, once if loaded and once if stored: what goes over the memory bus if caches are perfect.
   double bytes = 0;
 };
 

@@ -404,7 +404,8 @@ class TensorCheck {
       seen[axis] = true;
       out.push_back(in[axis]);
     }
-    node().shape = permute ? std::move(out) : in;
+    node().shape = in;
+    if (permute) node().shape = std::move(out);
     return absl::OkStatus();
   }
 

@@ -149,6 +149,9 @@ TEST_F(BeamctlTest, PlansAndDrawsWithoutADaemon) {
   EXPECT_EQ(kernel.status, 3);
   EXPECT_THAT(kernel.out, HasSubstr("\"reason\":\"KERNEL\""));
   EXPECT_EQ(alone({"show", kMlp, "--pass", "asm"}).status, 3);
+  const Ran tune = alone({"tune", kMlp});
+  EXPECT_EQ(tune.status, 3);
+  EXPECT_THAT(tune.err, HasSubstr("tune-model"));
   EXPECT_EQ(alone({"graph", Path("add.json"), "--schedule"}).status, 3);
 }
 

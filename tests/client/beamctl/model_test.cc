@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <memory>
+#include <random>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -101,6 +104,82 @@ TEST(ScheduleModel, MakesKernelsThatADaemonTakes) {
     }
   }
   EXPECT_GT(kernels, 300);
+}
+
+// Changes that often leave a tensor graph: other types throughout, other ops, sources, sizes, values.
+class Mutator {
+ public:
+  explicit Mutator(uint32_t seed) : random_(seed) {}
+
+  void Change(v1::Graph& graph) {
+    constexpr v1::Scalar kFloats[] = {v1::SCALAR_FLOAT16, v1::SCALAR_BFLOAT16, v1::SCALAR_FLOAT32,
+                                      v1::SCALAR_FLOAT64};
+    constexpr v1::Scalar kInts[] = {v1::SCALAR_INT8,   v1::SCALAR_UINT8, v1::SCALAR_INT32,
+                                    v1::SCALAR_UINT32, v1::SCALAR_INT64, v1::SCALAR_UINT64};
+    const v1::Scalar to_float = kFloats[Below(4)], to_int = kInts[Below(6)];
+    for (v1::Node& node : *graph.mutable_nodes()) {
+      if (node.dtype().scalar() == v1::SCALAR_FLOAT32) node.mutable_dtype()->set_scalar(to_float);
+      if (node.dtype().scalar() == v1::SCALAR_INT32) node.mutable_dtype()->set_scalar(to_int);
+    }
+    for (unsigned changes = Below(3); changes > 0; --changes) {
+      ChangeNode(*graph.mutable_nodes(Below(graph.nodes_size())));
+    }
+  }
+
+ private:
+  int Below(int count) { return static_cast<int>(random_() % static_cast<unsigned>(count)); }
+
+  void ChangeNode(v1::Node& node) {
+    if (node.has_int_arg())
+      return node.set_int_arg(std::numeric_limits<int64_t>::min() >> Below(64));
+    if (node.has_float_arg()) return node.set_float_arg(std::exp2(Below(2100) - 1050));
+    if (Below(3) == 0 && !node.src().empty()) {
+      return node.set_src(Below(node.src_size()), Below(static_cast<int>(node.src(0)) + 1));
+    }
+    if (node.has_reduce_arg()) {
+      return node.mutable_reduce_arg()->set_op(Below(2) == 0 ? v1::OP_MUL : v1::OP_MAX);
+    }
+    if (node.has_ints_arg() && Below(2) == 0 && !node.ints_arg().values().empty()) {
+      v1::IntList& ints = *node.mutable_ints_arg();
+      return ints.set_values(Below(ints.values_size()), Below(5));
+    }
+    const v1::Op op = static_cast<v1::Op>(20 + Below(70));
+    if (v1::Op_IsValid(op)) node.set_op(op);
+  }
+
+  std::mt19937 random_;
+};
+
+// Whatever a client sends is refused, or becomes kernels that a daemon takes.
+TEST(ScheduleModel, TakesOrRefusesWhatIsChanged) {
+  int refused = 0, scheduled = 0;
+  Mutator mutator(23);
+  for (uint32_t seed = 6000; seed < 6150; ++seed) {
+    UOpGraph graph;
+    const v1::Graph whole = ToProto(RandomGraph(seed, graph).Root());
+    for (int round = 0; round < 20; ++round) {
+      v1::Graph message = whole;
+      mutator.Change(message);
+      const absl::StatusOr<std::unique_ptr<Model>> model =
+          ScheduleModel(message, *TargetOfKind("cpu"));
+      if (!model.ok()) {
+        EXPECT_TRUE(absl::IsInvalidArgument(model.status()) ||
+                    absl::IsFailedPrecondition(model.status()))
+            << model.status();
+        ++refused;
+        continue;
+      }
+      ++scheduled;
+      for (const ModelKernel& kernel : (*model)->kernels) {
+        UOpGraph other;
+        const absl::StatusOr<UOp> taken = KernelFromProto(ToProto(kernel.ast), other);
+        ASSERT_TRUE(taken.ok()) << taken.status() << "\n"
+                                << TensorText(message).value_or("") << ToText(kernel.ast);
+      }
+    }
+  }
+  EXPECT_GT(refused, 300);
+  EXPECT_GT(scheduled, 1000);
 }
 
 TEST(TensorText, TellsShapesThatArgumentsDoNot) {

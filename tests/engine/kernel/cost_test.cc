@@ -34,5 +34,19 @@ TEST(CostOf, TakesTheLargestValueOfAVariable) {
   EXPECT_EQ(cost.bytes, 16);
 }
 
+TEST(CostOf, CountsARowOfMany) {
+  UOpGraph graph;
+  const KernelCost cost = CostOf(Parsed(R"(%0 = DEFINE_GLOBAL global int8* slot 0
+%1 = VIEW void view[shape (4) strides (1) offset 0]
+%2 = DEFINE_GLOBAL global int8* slot 1
+%3 = VIEW void view[shape (4) strides (1) offset 96]
+%4 = LOAD int8 (%2, %3)
+%5 = STORE void (%0, %1, %4)
+%6 = SINK void (%5))",
+                                        graph));
+  EXPECT_EQ(cost.operations, 0);
+  EXPECT_EQ(cost.bytes, 8);
+}
+
 }  // namespace
 }  // namespace beamd
