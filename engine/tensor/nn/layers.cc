@@ -77,7 +77,7 @@ Tensor NormalizedInGroups(const Tensor& x, int groups, double eps, const Tensor&
                           const Tensor& bias, absl::string_view layer) {
   if (!x.ok()) return x;
   if (x.ndim() < 2) return Invalid(layer, "the input has no axis of channels");
-  const Tensor y = x.Reshape({x.shape()[0], groups, -1}).Layernorm(-1, eps).Reshape(x.shape());
+  Tensor y = x.Reshape({x.shape()[0], groups, -1}).Layernorm(-1, eps).Reshape(x.shape());
   if (!weight.defined() || !bias.defined()) return y;
   return y * OnChannels(weight, x.ndim()) + OnChannels(bias, x.ndim());
 }
