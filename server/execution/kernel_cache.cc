@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/option.h"
 #include "engine/base/status.h"
-#include "engine/kernel/tiles.h"
+#include "engine/kernel/vector_products.h"
 #include "engine/search/beam.h"
 #include "engine/uop/kernel_hash.h"
 #include "engine/uop/text.h"
@@ -56,10 +56,11 @@ absl::StatusOr<Kernel> KernelCache::Optimize(const Kernel& kernel, UOp canonical
     Kernel tuned = kernel;
     if (opts && tuned.ApplyAll(*opts).ok()) return tuned;
   }
-  if (options::kBeam == 0) return EnlargeTiles(HandCodedOptimizations(kernel));
+  if (options::kBeam == 0) return CpuOptimizations(kernel);
   LocalPipeline pipeline(kernel, *compiler_, device_->device());
   BeamOptions beam;
   beam.width = static_cast<int>(options::kBeam);
+  beam.known.push_back(CpuOptimizations(kernel).applied_opts());
   BEAMD_ASSIGN_OR_RETURN(const BeamResult found,
                          BeamSearch(kernel, beam, pipeline, [](const BeamProgress&) {}));
   Kernel best = kernel;

@@ -47,7 +47,7 @@ class KernelCache {
                                                              OptsFor opts_for, std::ostream& log);
 
   // The kernel of a graph that schedules and clients make (engine/uop/verify.h), of any UOpGraph.
-  // Its opts are OptsFor's; else, by NOOPT and BEAM, none, a search's, the heuristics' with larger tiles (engine/kernel/tiles.h). The errors
+  // Its opts are OptsFor's; else, by NOOPT and BEAM, none, a search's, CpuOptimizations'. The errors
   // of the compiler and the device, which name the kernel.
   absl::StatusOr<std::shared_ptr<const CompiledKernel>> Get(UOp ast, Profile* profile);
 

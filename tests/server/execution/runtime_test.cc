@@ -4,6 +4,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -87,6 +88,41 @@ TEST(Runtime, ComputesElementWiseAndReductions) {
   EXPECT_THAT(lazy.Values<float>(x.Reduce(Op::kMax, kAxis0)), ElementsAre(3, 4, 5));
   const std::array<int, 2> order{1, 0};
   EXPECT_THAT(lazy.Values<float>(x.Permute(order)), ElementsAre(0, 3, 1, 4, 2, 5));
+}
+
+// (rows, inner) times (inner, columns), either one transposed in memory.
+LazyBuffer Product(LazyRuntime& lazy, int rows, int columns, int inner, bool a_transposed,
+                   bool b_transposed) {
+  const std::array<int, 2> swap{1, 0};
+  LazyBuffer a = a_transposed ? lazy.From(Count(rows * inner), {inner, rows}).Permute(swap)
+                              : lazy.From(Count(rows * inner), {rows, inner});
+  LazyBuffer b = b_transposed ? lazy.From(Count(columns * inner), {columns, inner})
+                              : lazy.From(Count(columns * inner), {inner, columns}).Permute(swap);
+  const Shape whole{rows, columns, inner};
+  a = a.Reshape({rows, 1, inner}).Expand(whole);
+  b = b.Reshape({1, columns, inner}).Expand(whole);
+  const std::array<int, 1> last{2};
+  return (a * b).Reduce(Op::kAdd, last);
+}
+
+TEST(Runtime, ProductsOfEveryLayoutAreTheSameWithoutOpts) {
+  for (const auto& [rows, columns, inner] : {std::tuple(8, 32, 16), std::tuple(10, 48, 24),
+                                             std::tuple(4, 10, 64), std::tuple(7, 5, 3)}) {
+    for (const bool a_transposed : {false, true}) {
+      for (const bool b_transposed : {false, true}) {
+        LazyRuntime lazy;
+        const auto values = [&] {
+          return lazy.Values<float>(
+              Product(lazy, rows, columns, inner, a_transposed, b_transposed));
+        };
+        const std::vector<float> got = values();
+        const ScopedOption no_opt(options::kNoOpt, 1);
+        // Integers that a float32 holds: the order of the sums can't show.
+        EXPECT_EQ(got, values()) << rows << "x" << columns << "x" << inner << a_transposed
+                                 << b_transposed;
+      }
+    }
+  }
 }
 
 TEST(Runtime, KeepsWhatItRealised) {
