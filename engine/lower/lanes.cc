@@ -111,6 +111,7 @@ class CostModel {
         if ((all & ~lanes.mask) >> r & 1) copies *= static_cast<double>(a_.extents[r]);
       }
       total += copies * turns_[u.id()] * CostOfOne(u, lanes, (all & lanes.mask) != 0);
+      if (u.is(Op::kReduce)) total += turns_[u.id()] * SpillCost(u, lanes);
     }
     return total;
   }
@@ -124,6 +125,22 @@ class CostModel {
 
   double Registers(Scalar s, int lanes) const {
     return std::max(1.0, std::ceil(1.0 * lanes * std::max(SizeBytes(s), 1) / caps_.vector_bytes));
+  }
+
+  // What a turn of a reduction pays for accumulators that find no register: each is loaded and
+  // stored.
+  double SpillCost(UOp reduce, const Lanes& lanes) const {
+    const RangeMask outputs = a_.DepsOf(reduce);
+    double accumulators = 1;
+    for (size_t r = 0; r < a_.ranges.size(); ++r) {
+      if ((outputs & ~lanes.mask) >> r & 1) accumulators *= static_cast<double>(a_.extents[r]);
+    }
+    if (((outputs | a_.DepsOf(reduce.src(0))) & lanes.mask) != 0) {
+      accumulators *= Registers(reduce.scalar(), lanes.count);
+    }
+    // Operands come from memory or are short-lived.
+    const double registers = caps_.vector_bytes >= 64 ? 32 : 16;
+    return 2 * std::max(0.0, accumulators - registers);
   }
 
   double CostOfOne(UOp u, const Lanes& lanes, bool vector) const {

@@ -78,6 +78,26 @@ TEST_F(LanesTest, AVectorIsNoLongerThan64Bytes) {
   EXPECT_EQ(Chosen(TextOf("FullReduce"), {Unroll(0, 20)}), "none");
 }
 
+// A 3x3 convolution of 8 channels of 16x16 into 16 of 14x14: 16 sums of 9 lanes each would fill 32
+// registers.
+TEST_F(LanesTest, SumsThatFindNoRegisterAreNotLanes) {
+  EXPECT_EQ(Chosen(R"(
+%0 = DEFINE_GLOBAL global float32* slot 0
+%1 = VIEW void view[shape (4,16,14,14,1,1,1) strides (3136,196,14,1,0,0,0) offset 0]
+%2 = DEFINE_GLOBAL global float32* slot 1
+%3 = VIEW void view[shape (4,16,14,14,8,3,3) strides (2048,0,16,1,256,16,1) offset 0]
+%4 = LOAD float32 (%2, %3)
+%5 = DEFINE_GLOBAL global float32* slot 2
+%6 = VIEW void view[shape (4,16,14,14,8,3,3) strides (0,72,0,0,9,3,1) offset 0]
+%7 = LOAD float32 (%5, %6)
+%8 = MUL float32 (%4, %7)
+%9 = REDUCE_AXIS float32 (%8) ADD axes (4,5,6)
+%10 = STORE void (%0, %1, %9)
+%11 = SINK void (%10))",
+                   {Upcast(1, 4), Upcast(3, 7), Unroll(1, 0), Unroll(1, 0)}),
+            "7 of upcast");
+}
+
 TEST_F(LanesTest, AnIndexIsABaseAnOffsetAndCoefficients) {
   const UnrollAnalysis& a = Analysed(TextOf("IntegerMatmul"), {Upcast(0, 4), Unroll(0, 3)});
   // (16,12) times (12,8): rows of the first are 12 apart.
