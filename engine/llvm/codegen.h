@@ -34,9 +34,11 @@ class CodeGenerator {
   // program.image with code and entry filled in. `dump`: "ir" (as emitted), "opt" (optimised IR) or
   // "asm" puts that text into *text; else nothing is written.
   // Error: InvalidArgument where the program breaks its contract, Internal where LLVM fails.
-  virtual absl::StatusOr<KernelImage> Generate(const LinearProgram& program,
-                                               absl::string_view dump = "",
-                                               std::string* text = nullptr) = 0;
+  virtual absl::StatusOr<KernelImage> Generate(const LinearProgram& program, absl::string_view dump,
+                                               std::string* text) = 0;
+  absl::StatusOr<KernelImage> Generate(const LinearProgram& program) {
+    return Generate(program, "", nullptr);
+  }
 };
 
 }  // namespace beamd

@@ -439,6 +439,7 @@ class Expander {
       parts.push_back(LoadOf(u, Element(u.src(0), {places.lane[0].base, start}, valid), n));
     }
     std::vector<int64_t> taken;
+    taken.reserve(places.lane.size());
     for (const Place& p : places.lane) {
       size_t part = 0;
       while (p.offset >= starts[part] + n) ++part;
@@ -599,6 +600,7 @@ class Expander {
     }
     if (n == 1) return v;
     std::vector<UOp> lanes;
+    lanes.reserve(n);
     for (int i = 0; i < n; ++i) lanes.push_back(TakeLane(v, i));
     return Tree(op, std::move(lanes));
   }

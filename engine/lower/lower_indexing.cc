@@ -179,6 +179,7 @@ class Lowerer {
       }
       default: {
         std::vector<UOp> src;
+        src.reserve(u.src_count());
         for (int i = 0; i < u.src_count(); ++i) src.push_back(done(i));
         return u.WithSrc(src);
       }

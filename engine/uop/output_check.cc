@@ -60,6 +60,7 @@ std::vector<int64_t> Worst(int64_t elements, double tolerance, int64_t most,
   }
   std::sort_heap(heap.begin(), heap.end(), worse);
   std::vector<int64_t> elements_of;
+  elements_of.reserve(heap.size());
   for (const auto& [unused, i] : heap) elements_of.push_back(i);
   return elements_of;
 }
