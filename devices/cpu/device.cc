@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -16,7 +17,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "devices/cpu/buffer.h"
@@ -36,21 +36,9 @@ constexpr size_t kEvictBytes = size_t{8} << 20;
 
 // As engine/llvm's HostCaps, which devices/ doesn't see; a test holds the two together.
 TargetCaps ThisCpu() {
-  TargetCaps caps;
-  caps.kind = TargetKind::kCpu;
-  caps.arch = llvm::sys::getHostCPUName().str();
-  std::vector<std::string> features;
-  bool avx = false;
-  bool avx512 = false;
-  for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
-    features.push_back(absl::StrCat(feature.getValue() ? "+" : "-", feature.getKey().str()));
-    avx = avx || (feature.getKey() == "avx" && feature.getValue());
-    avx512 = avx512 || (feature.getKey() == "avx512vl" && feature.getValue());
-  }
-  std::ranges::sort(features);
-  caps.features = absl::StrJoin(features, ",");
-  caps.vector_bytes = avx512 ? 64 : avx ? 32 : 16;
-  return caps;
+  std::map<std::string, bool> features;
+  for (const auto& f : llvm::sys::getHostCPUFeatures()) features[f.getKey().str()] = f.getValue();
+  return CpuTarget(llvm::sys::getHostCPUName().str(), features);
 }
 
 // Value of the first line "key : value" of /proc/cpuinfo; empty where there is none.

@@ -1,6 +1,33 @@
 #include "engine/base/target_caps.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
 namespace beamd {
+
+TargetCaps CpuTarget(std::string name, const std::map<std::string, bool>& features) {
+  const auto has = [&](const char* feature) {
+    const auto it = features.find(feature);
+    return it != features.end() && it->second;
+  };
+  std::vector<std::string> signed_names;
+  signed_names.reserve(features.size());
+  for (const auto& [feature, there] : features) {
+    signed_names.push_back(absl::StrCat(there ? "+" : "-", feature));
+  }
+  // Part of every record's key: what is there first, then what isn't.
+  std::sort(signed_names.begin(), signed_names.end());
+  TargetCaps caps;
+  caps.kind = TargetKind::kCpu;
+  caps.arch = std::move(name);
+  caps.features = absl::StrJoin(signed_names, ",");
+  caps.vector_bytes = has("avx512vl") ? 64 : has("avx") ? 32 : 16;
+  return caps;
+}
 
 TargetCaps CorpusTarget(TargetKind kind) {
   TargetCaps caps;

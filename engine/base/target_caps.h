@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -23,6 +24,9 @@ struct TargetCaps {
 
   bool operator==(const TargetCaps&) const = default;
 };
+
+// A CPU by the name that LLVM gives it, and whether it has the features that LLVM knows.
+TargetCaps CpuTarget(std::string name, const std::map<std::string, bool>& features);
 
 // The three targets of the conformance corpus: no locals on "cpu"; sm_80 on "cuda" (shared 49152,
 // grid (2147483647, 65535, 65535), group (1024, 1024, 64)); RDNA3 on "hip" (shared 65536).
