@@ -36,7 +36,7 @@ constexpr absl::string_view kElementwise = R"(
 %5 = STORE void (%0, %1, %4)
 %6 = SINK void (%5))";
 
-// 30 columns of 7 rows, each column reduced. `op` is ADD, MUL or MAX; `work` one op on the element.
+// 30 columns of 20 rows, each column reduced. `op`: ADD, MUL or MAX; `work`: one op on the element.
 inline std::string ColumnReduce(absl::string_view op, absl::string_view work) {
   return absl::StrReplaceAll(R"(
 %0 = DEFINE_GLOBAL global float32* slot 0

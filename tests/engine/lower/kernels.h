@@ -44,7 +44,7 @@ constexpr SmallKernel kSmallKernels[] = {
 %6 = STORE void (%0, %1, %5)
 %7 = SINK void (%6))"},
 
-    {"SumOverNothing", R"(
+    {"MaxOverNothing", R"(
 %0 = DEFINE_GLOBAL global float32* slot 0
 %1 = VIEW void view[shape (16,1) strides (1,0) offset 0]
 %2 = DEFINE_GLOBAL global float32* slot 1
