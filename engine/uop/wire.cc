@@ -12,7 +12,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
 #include "engine/uop/sizes.h"
@@ -84,6 +88,27 @@ bool NodeHasUnknown(const v1::Node& n) {
     default:
       return false;
   }
+}
+
+// Protobuf says where JSON is wrong before it says what:
+// "(nodes[3].dtype) scale: Cannot find field."
+absl::Status JsonError(absl::string_view what) {
+  ErrorDetail detail{.reason = "MALFORMED"};
+  std::string message(what);
+  absl::string_view rest = what;
+  const size_t close = what.find(')');
+  int64_t node = 0;
+  if (absl::ConsumePrefix(&rest, "(nodes[") && close != absl::string_view::npos &&
+      absl::SimpleAtoi(rest.substr(0, rest.find(']')), &node)) {
+    const absl::string_view place = what.substr(0, close);
+    detail.node = node;
+    detail.field = std::string(absl::StripPrefix(place.substr(place.find(']') + 1), "."));
+    const absl::string_view fault = absl::StripLeadingAsciiWhitespace(what.substr(close + 1));
+    const bool of_member = !detail.field.empty() && !absl::StartsWith(fault, ":");
+    message = absl::StrCat("node ", node, ": ", detail.field, of_member ? "." : "",
+                           detail.field.empty() ? absl::StripPrefix(fault, ": ") : fault);
+  }
+  return InvalidArgument(absl::StrCat("not a graph in JSON: ", message), detail);
 }
 
 // Reads one message; its members are what the nodes before the current one became.
@@ -632,10 +657,7 @@ absl::StatusOr<v1::Graph> GraphFromJson(absl::string_view json) {
   v1::Graph message;
   const auto status = google::protobuf::util::JsonStringToMessage(
       google::protobuf::StringPiece(json.data(), json.size()), &message);
-  if (!status.ok()) {
-    return InvalidArgument(absl::StrCat("not a graph in JSON: ", status.message().as_string()),
-                           {.reason = "MALFORMED"});
-  }
+  if (!status.ok()) return JsonError(status.message().as_string());
   return message;
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "absl/strings/match.h"
 #include "engine/base/error_detail.h"
 #include "engine/uop/text.h"
 
@@ -150,6 +151,29 @@ TEST(Wire, ForeignTextAndBytesAreRefused) {
   }
   EXPECT_FALSE(GraphFromBytes("\xff\xff\xff").ok());
   EXPECT_EQ(GetErrorDetail(GraphFromBytes("\xff\xff\xff").status())->reason, "MALFORMED");
+}
+
+TEST(Wire, JsonThatIsWrongInANodeNamesIt) {
+  struct Case {
+    absl::string_view json;
+    int64_t node;
+    absl::string_view field, said;
+  };
+  for (const Case& c :
+       {Case{R"({"nodes":[{"op":"OP_SINK"},{"op":"OP_NONSENSE"}]})", 1, "op", "node 1: op"},
+        Case{R"({"nodes":[{"op":"OP_SINK"},{"op":"OP_SINK"},{"ops":"OP_ADD"}]})", 2, "",
+             "node 2: ops"},
+        Case{R"({"nodes":[{"op":"OP_CONST","dtype":{"scale":1}}]})", 0, "dtype",
+             "node 0: dtype.scale"},
+        Case{R"({"nodes":[{"op":"OP_CONST","intArg":"99999999999999999999"}]})", 0, "int_arg",
+             "node 0: int_arg"}}) {
+    const absl::Status status = GraphFromJson(c.json).status();
+    const ErrorDetail detail = GetErrorDetail(status).value_or(ErrorDetail());
+    EXPECT_EQ(detail.node, c.node) << status;
+    EXPECT_EQ(detail.field, c.field) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), c.said)) << status;
+  }
+  EXPECT_FALSE(GetErrorDetail(GraphFromJson(R"({"nods":[]})").status())->node);
 }
 
 TEST(Wire, EmptyGraphIsRefused) {
