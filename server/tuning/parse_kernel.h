@@ -18,7 +18,8 @@ struct ParsedKernel {
   v1::Graph canonical;  // `sink` on the wire
 };
 
-// InvalidArgument naming the node of `message` that is at fault.
+// InvalidArgument naming the node of `message` that is at fault; Unimplemented for a kernel of
+// images.
 absl::StatusOr<ParsedKernel> ParseKernel(const v1::Graph& message);
 
 }  // namespace beamd

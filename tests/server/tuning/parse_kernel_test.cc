@@ -39,5 +39,16 @@ TEST(ParseKernel, NamesTheNodeAsTheClientWroteIt) {
   EXPECT_EQ(GetErrorDetail(ParseKernel(graph).status())->node, 6);
 }
 
+TEST(ParseKernel, NamesTheImageThatNoDeviceHas) {
+  v1::Graph graph = testing::AddKernel(64);
+  for (const int buffer : {0, 2, 4}) {
+    v1::DType& dtype = *graph.mutable_nodes(buffer)->mutable_dtype();
+    for (int i = 0; i < 3; ++i) dtype.add_image_shape(4);
+  }
+  const absl::Status status = ParseKernel(graph).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+  EXPECT_EQ(GetErrorDetail(status)->node, 0);
+}
+
 }  // namespace
 }  // namespace beamd
