@@ -21,6 +21,10 @@ using llvm::PHINode;
 using llvm::Type;
 using llvm::Value;
 
+// Sines that a program may have in line. Each branches, and register allocation takes time with the
+// square of the blocks that their constants live through: a chain of 500 took LLVM 8 s.
+constexpr int64_t kMostInlineSines = 64;
+
 // What the emitter knows of a node.
 struct Emitted {
   Value* value = nullptr;   // in register form
@@ -65,6 +69,8 @@ class Emitter {
         invariant_(llvm::MDNode::get(context_, {})),
         nodes_(program.ops.empty() ? 0 : program.ops[0].graph().size()) {
     target_.fma = absl::StrContains(caps.features, "+fma");
+    target_.call_sin =
+        std::ranges::count_if(program.ops, [](UOp u) { return u.is(Op::kSin); }) > kMostInlineSines;
     masked_loads_ = absl::StrContains(caps.features, "+avx");
   }
 

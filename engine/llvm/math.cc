@@ -86,6 +86,8 @@ class Maths {
   Value* Exp2(Value* x);
   Value* Log2(Value* x);
   Value* Sin(Value* x);
+  // The same by a call.
+  Value* CallSin(Value* x);
 
  private:
   Value* Log2F(Value* x);
@@ -245,6 +247,21 @@ Value* Maths::SinKernel(Value* hi, Value* lo) {
 
 Value* Maths::Sin(Value* x) { return is_double_ ? SinD(x) : SinF(x); }
 
+Value* Maths::CallSin(Value* x) {
+  std::string name = is_double_ ? "sin.f64" : "sin.f32";
+  if (const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type_)) {
+    name += ".v" + std::to_string(vector->getNumElements());
+  }
+  Function* f = b_.GetInsertBlock()->getModule()->getFunction(name);
+  if (f == nullptr) {
+    f = NewFunction(name, llvm::FunctionType::get(type_, {type_}, false));
+    const llvm::IRBuilderBase::InsertPointGuard guard(b_);
+    b_.SetInsertPoint(BasicBlock::Create(b_.getContext(), "", f));
+    b_.CreateRet(Sin(f->getArg(0)));
+  }
+  return b_.CreateCall(f, {x});
+}
+
 // x = n pi + r; sin(x) = (-1)^n sin(r). pi is a sum of parts whose products with n are exact
 // enough; all of them positive, so that -0 stays -0.
 Value* Maths::SinF(Value* x) {
@@ -327,7 +344,6 @@ Function* Maths::NewFunction(const std::string& name, llvm::FunctionType* type) 
   // The same target.
   f->addFnAttrs(llvm::AttrBuilder(b_.getContext(), caller->getAttributes().getFnAttrs()));
   f->addFnAttr(llvm::Attribute::NoInline);
-  f->addFnAttr(llvm::Attribute::Cold);
   f->addFnAttr(llvm::Attribute::WillReturn);
   f->setDoesNotAccessMemory();
   return f;
@@ -347,6 +363,7 @@ Function* Maths::LargeSin() {
   if (Function* f = b_.GetInsertBlock()->getModule()->getFunction(name)) return f;
   Type* scalar = type_->getScalarType();
   Function* f = NewFunction(name, llvm::FunctionType::get(scalar, {scalar}, false));
+  f->addFnAttr(llvm::Attribute::Cold);
   const llvm::IRBuilderBase::InsertPointGuard guard(b_);
   b_.SetInsertPoint(BasicBlock::Create(b_.getContext(), "", f));
   Maths one(b_, target_, scalar);
@@ -455,6 +472,7 @@ Function* Maths::LargeSinOfLanes(Function* scalar) {
   const std::string name = scalar->getName().str() + ".v" + std::to_string(lanes);
   if (Function* f = b_.GetInsertBlock()->getModule()->getFunction(name)) return f;
   Function* f = NewFunction(name, llvm::FunctionType::get(type_, {type_, type_}, false));
+  f->addFnAttr(llvm::Attribute::Cold);
   const llvm::IRBuilderBase::InsertPointGuard guard(b_);
   const auto block = [&] { return BasicBlock::Create(b_.getContext(), "", f); };
   BasicBlock* entry = block();
@@ -500,7 +518,8 @@ llvm::Value* EmitLog2(Builder& b, const AluTarget& target, llvm::Value* x) {
 }
 
 llvm::Value* EmitSin(Builder& b, const AluTarget& target, llvm::Value* x) {
-  return Maths(b, target, x->getType()).Sin(x);
+  Maths maths(b, target, x->getType());
+  return target.call_sin ? maths.CallSin(x) : maths.Sin(x);
 }
 
 }  // namespace beamd

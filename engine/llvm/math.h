@@ -4,7 +4,7 @@
 // of float32 within 1e-7 near its zeros. The same code on every target with one polynomial each, so
 // an answer doesn't depend on a machine's math library.
 //
-// Only SIN branches: arguments too large for the short range reduction (past 2^16 for float32, 2^19
+// Only SIN branches, or is a call where the target says so: arguments too large for the short range reduction (past 2^16 for float32, 2^19
 // for float64) go through an internal function that reduces them with as many bits of 1/pi as they
 // need. Payne and Hanek, "Radian reduction for trigonometric functions" (1983).
 #pragma once

@@ -33,6 +33,8 @@ llvm::Value* EmitCast(Builder& b, llvm::Value* v, Scalar from, Scalar to);
 // What the code may use of its target beyond LLVM's own choices.
 struct AluTarget {
   bool fma = false;
+  // A SIN is a call of a function that the module's sines share.
+  bool call_sin = false;
 };
 
 // An ALU op over register values. `s`: scalar of the operands (of the arms, for WHERE).

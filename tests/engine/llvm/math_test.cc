@@ -184,5 +184,30 @@ TEST(Math, HalvesAreRoundedFromFloat32) {
   }
 }
 
+// So many that they are called. Each is off by 2 ulp and passes on what was off before.
+TEST(Math, AChainOfManySinesIsAsExact) {
+  constexpr int kLength = 100;
+  const std::vector<float> x = {0.5F, -1.25F, 3e9F, 0, -70000, 1e-20F, 3.1F, -2};
+  for (const int lanes : {1, 8}) {
+    ProgramBuilder p;
+    const UOp out = p.Buffer(Scalar::kFloat32, 8, false, true);
+    const UOp in = p.Buffer(Scalar::kFloat32, 8, true, false);
+    const UOp range = p.Range(8 / lanes);
+    const UOp index = p.Alu(Op::kMul, range, p.Int(lanes));
+    UOp value = p.Load(in, index, lanes, nullptr, lanes);
+    for (int i = 0; i < kLength; ++i) value = p.Alu(Op::kSin, value);
+    p.Store(out, index, value, nullptr, lanes);
+    p.End(range);
+    const auto got = RunProgram(p.Finish(range, 8 / lanes), {std::string(32, '\xAA'), Bytes(x)});
+    ASSERT_TRUE(got.ok()) << got.status();
+    const std::vector<float> y = FromBytes<float>((*got)[0]);
+    for (size_t i = 0; i < x.size(); ++i) {
+      double want = x[i];
+      for (int k = 0; k < kLength; ++k) want = std::sin(want);
+      EXPECT_NEAR(y[i], want, std::abs(want) * kLength * 0x1p-22) << x[i];
+    }
+  }
+}
+
 }  // namespace
 }  // namespace beamd
