@@ -289,6 +289,9 @@ class Search {
         return absl::CancelledError("cancelled before any candidate had a time");
       if (partial_)
         return absl::DeadlineExceededError("the budget ended before any candidate had a time");
+      if (progress_.failures[static_cast<int>(Failure::kRunMemory)] > 0)
+        return absl::ResourceExhaustedError(
+            absl::StrCat("no candidate fits into memory: ", FailureSummary()));
       return absl::FailedPreconditionError(
           absl::StrCat("no candidate survived: ", FailureSummary()));
     }

@@ -10,7 +10,8 @@ absl::string_view Name(Failure failure) {
       "too_many_uops", "compile_error",  "compile_timeout",
       "compile_crash", "compile_memory", "too_much_compute",
       "duplicate",     "run_timeout",    "run_crash",
-      "invalid_time",  "wrong_answer",   "cancelled"};
+      "invalid_time",  "wrong_answer",   "cancelled",
+      "run_memory"};
   static_assert(std::size(kNames) == kFailureCount);
   return kNames[static_cast<int>(failure)];
 }

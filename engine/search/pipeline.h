@@ -34,8 +34,9 @@ enum class Failure : uint8_t {
   kInvalidTime,     // zero, negative or not finite
   kWrongAnswer,     // lost verification
   kCancelled,
+  kRunMemory,  // the runner passed its memory limit, or the device has no room for the buffers
 };
-inline constexpr int kFailureCount = 15;
+inline constexpr int kFailureCount = 16;
 absl::string_view Name(Failure failure);
 // Which reason a compiler's error counts under.
 Failure CompileFailure(const absl::Status& status);

@@ -12,7 +12,8 @@
 namespace beamd {
 
 // Whether a candidate that was lost to this is lost wherever its code is the same: it crashed,
-// spun, swelled or was wrong.
+// spun, swelled while it was compiled or was wrong. What a run holds is the kernel's buffers, which
+// every candidate shares: it was the limit that was too small.
 bool WorthRemembering(Failure failure);
 
 // What a loss under `limit_then` says of a compile under `limit_now`: one that overran a shorter

@@ -39,10 +39,11 @@ Failure RunFailure(TaskOutcome outcome) {
       return Failure::kNone;
     case TaskOutcome::kTimeout:
       return Failure::kRunTimeout;
+    case TaskOutcome::kMemory:
+      return Failure::kRunMemory;
     case TaskOutcome::kCancelled:
       return Failure::kCancelled;
     case TaskOutcome::kCrash:
-    case TaskOutcome::kMemory:
     case TaskOutcome::kGarbage:
     case TaskOutcome::kUnavailable:
       return Failure::kRunCrash;

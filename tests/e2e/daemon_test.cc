@@ -179,6 +179,17 @@ TEST_F(DaemonTest, ASearchOutlivesItsWorkerAndItsRunner) {
   EXPECT_EQ(devices.devices(0).runners().replaced().at("crash"), 1);
 }
 
+TEST_F(DaemonTest, AKernelTooLargeForItsRunnerEndsTheRunnerAndIsToldSo) {
+  StartDaemon({"--runner_memory_mb=256"});
+  v1::TuneRequest request = Request(AddKernel(64 << 20));
+  request.mutable_search()->set_noopt(true);
+  const absl::Status status = Tune(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("run_memory 1"));
+  EXPECT_EQ(Devices().devices(0).runners().replaced().at("memory"), 1);
+  EXPECT_TRUE(Tune(Request(AddKernel(4096))).ok());
+}
+
 TEST_F(DaemonTest, AQueuedJobSaysThatItLives) {
   StartDaemon();
   std::thread first([&] {

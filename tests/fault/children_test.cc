@@ -27,6 +27,7 @@ namespace beamd {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::Pair;
 
 std::string Text(Failure failure) { return std::string(Name(failure)); }
@@ -132,6 +133,26 @@ TEST_F(Children, ARunThatCrashesOrSpinsIsToldApart) {
   }
   EXPECT_THAT(failures, ElementsAre(Pair(0, Failure::kNone), Pair(1, Failure::kRunCrash),
                                     Pair(2, Failure::kRunTimeout), Pair(3, Failure::kNone)));
+}
+
+TEST_F(Children, ARunOverItsMemoryLimitIsKilledAndCountedSo) {
+  Start(FaultPool(), absl::Seconds(60));
+  std::map<uint64_t, Failure> failures;
+  const Fault faults[] = {Fault::kAllocateTouched, Fault::kNone};
+  for (size_t i = 0; i < std::size(faults); ++i) {
+    auto image = std::make_shared<KernelImage>();
+    image->slices = static_cast<int64_t>(faults[i]);
+    pipeline_->Submit(TimeTask{.id = i, .images = {image}});
+  }
+  for (size_t i = 0; i < std::size(faults); ++i) {
+    std::optional<Completion> next = pipeline_->Next(absl::Now() + absl::Seconds(120));
+    ASSERT_TRUE(next);
+    const TimeDone& done = std::get<TimeDone>(*next);
+    failures[done.id] = done.failure;
+    if (done.id == 0) EXPECT_THAT(done.detail, HasSubstr("bytes"));
+  }
+  EXPECT_THAT(failures, ElementsAre(Pair(0, Failure::kRunMemory), Pair(1, Failure::kNone)));
+  EXPECT_THAT(supervisor_.State(pool_).replaced, ElementsAre(Pair("memory", 1)));
 }
 
 TEST_F(Children, ATaskWhoseChildIsKilledFromOutsideRunsAgain) {

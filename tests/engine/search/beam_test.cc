@@ -313,6 +313,17 @@ TEST_F(Beam, WhereNothingSurvivesTheReasonsAreTold) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("the last: scripted"));
 }
 
+TEST_F(Beam, WhereNothingFitsIntoMemoryThatIsTheError) {
+  ScriptedPipeline pipeline([](const Opts&) {
+    Scripted s;
+    s.run = Failure::kRunMemory;
+    return s;
+  });
+  const absl::Status status = Search(pipeline).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("run_memory"));
+}
+
 TEST_F(Beam, SearchesOnWhereTheUnoptimisedKernelIsTooSlowToRun) {
   ScriptedPipeline pipeline([this](const Opts& opts) {
     Scripted s = Graded(opts);

@@ -59,7 +59,7 @@ TEST_F(RememberingPipelineTest, DoesNotCompileWhatCrashedBefore) {
 
 TEST_F(RememberingPipelineTest, CompilesAgainWhatWasOnlySlowOrRefused) {
   for (const Failure failure : {Failure::kNone, Failure::kTooManyUops, Failure::kDuplicate,
-                                Failure::kInvalidTime, Failure::kCancelled}) {
+                                Failure::kInvalidTime, Failure::kRunMemory, Failure::kCancelled}) {
     last_time_ = failure;
     EXPECT_EQ(Compile({kBad}).failure, Failure::kNone) << Name(failure);
   }
