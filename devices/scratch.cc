@@ -1,5 +1,7 @@
 #include "devices/scratch.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -11,6 +13,7 @@ namespace beamd {
 namespace {
 
 constexpr unsigned char kGuard = 0xA5;
+constexpr unsigned char kPattern = 0xFF;
 
 // A finaliser of 32 bits (M. Wellons' lowbias32): every input bit changes every output bit.
 uint32_t Mix(uint32_t x) {
@@ -36,17 +39,26 @@ uint16_t BFloatBits(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+// Blocks of this many elements share a table of hashes.
+constexpr int64_t kBlock = 4096;
+
+// An element's hash is its table entry times its block's own hash, both odd: one multiplication,
+// which compilers make vectors of. Only the upper bits are good.
 template <typename T, typename F>
 void Fill(void* out, int64_t count, uint32_t base, F value) {
-  T* elements = static_cast<T*>(out);
-  for (int64_t i = 0; i < count; ++i) {
-    elements[i] = static_cast<T>(value(Mix(static_cast<uint32_t>(i) + base)));
+  std::array<uint32_t, kBlock> table;
+  for (int64_t i = 0; i < kBlock; ++i) table[i] = Mix(static_cast<uint32_t>(i) + base) | 1;
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const uint32_t factor = Mix(static_cast<uint32_t>(begin / kBlock) ^ ~base) | 1;
+    T* const elements = static_cast<T*>(out) + begin;
+    const int64_t n = std::min(kBlock, count - begin);
+    for (int64_t i = 0; i < n; ++i) elements[i] = static_cast<T>(value(table[i] * factor));
   }
 }
 
-float Unit(uint32_t x) { return static_cast<float>(x >> 8) * 0x1p-23F - 1.0F; }
-int64_t Signed(uint32_t x) { return static_cast<int64_t>(x % 201) - 100; }
-uint32_t Unsigned(uint32_t x) { return x % 201; }
+float Unit(uint32_t x) { return static_cast<float>(static_cast<int32_t>(x) >> 8) * 0x1p-23F; }
+int32_t Unsigned(uint32_t x) { return static_cast<int32_t>((x >> 16) * 201 >> 16); }
+int32_t Signed(uint32_t x) { return Unsigned(x) - 100; }
 
 }  // namespace
 
@@ -57,7 +69,7 @@ void FillSeeded(Scalar scalar, int64_t count, int32_t slot, uint64_t seed, void*
     case Scalar::kVoid:
       return;
     case Scalar::kBool:
-      return Fill<uint8_t>(out, count, base, [](uint32_t x) { return x & 1; });
+      return Fill<uint8_t>(out, count, base, [](uint32_t x) { return x >> 31; });
     case Scalar::kInt8:
       return Fill<int8_t>(out, count, base, Signed);
     case Scalar::kUint8:
@@ -89,6 +101,7 @@ absl::StatusOr<ScratchBuffers> ScratchBuffers::Create(Device& device,
                                                       std::span<const KernelImage::Buffer> buffers,
                                                       uint64_t seed) {
   ScratchBuffers scratch;
+  scratch.device_ = &device;
   scratch.seed_ = seed;
   scratch.uses_.assign(buffers.begin(), buffers.end());
   double bytes = 0;
@@ -101,10 +114,7 @@ absl::StatusOr<ScratchBuffers> ScratchBuffers::Create(Device& device,
         absl::StrCat("the kernel's buffers hold ", bytes, " bytes, the device ", room));
   }
   for (size_t i = 0; i < buffers.size(); ++i) {
-    const size_t size = scratch.SizeOf(i);
-    BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer, device.Allocate(size + kGuardBytes));
-    const std::string guard(kGuardBytes, static_cast<char>(kGuard));
-    BEAMD_RETURN_IF_ERROR(buffer->Write(size, std::as_bytes(std::span(guard))));
+    BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer, scratch.Allocate(i));
     scratch.pointers_.push_back(buffer.get());
     scratch.buffers_.push_back(std::move(buffer));
     BEAMD_RETURN_IF_ERROR(scratch.Restore(i));
@@ -116,10 +126,18 @@ size_t ScratchBuffers::SizeOf(size_t i) const {
   return static_cast<size_t>(uses_[i].size_elements) * SizeBytes(uses_[i].scalar);
 }
 
+absl::StatusOr<std::unique_ptr<Buffer>> ScratchBuffers::Allocate(size_t i) const {
+  const size_t size = SizeOf(i);
+  BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer, device_->Allocate(size + kGuardBytes));
+  const std::string guard(kGuardBytes, static_cast<char>(kGuard));
+  BEAMD_RETURN_IF_ERROR(buffer->Write(size, std::as_bytes(std::span(guard))));
+  return buffer;
+}
+
 void ScratchBuffers::FillInitial(size_t i, void* out) const {
   const KernelImage::Buffer& use = uses_[i];
-  if (use.written && !use.read) {
-    std::memset(out, 0xFF, SizeOf(i));
+  if (Pattern(i) != nullptr) {
+    std::memset(out, kPattern, SizeOf(i));
   } else {
     FillSeeded(use.scalar, use.size_elements, use.slot, seed_, out);
   }
@@ -129,6 +147,12 @@ std::string ScratchBuffers::Initial(size_t i) const {
   std::string initial(SizeOf(i), '\0');
   FillInitial(i, initial.data());
   return initial;
+}
+
+const void* ScratchBuffers::Pattern(size_t i) const {
+  static constexpr unsigned char kElement[8] = {kPattern, kPattern, kPattern, kPattern,
+                                                kPattern, kPattern, kPattern, kPattern};
+  return uses_[i].written && !uses_[i].read ? kElement : nullptr;
 }
 
 absl::Status ScratchBuffers::Restore(size_t i) {
@@ -164,9 +188,22 @@ absl::StatusOr<std::string> ScratchBuffers::Content(size_t i) const {
   return content;
 }
 
-absl::StatusOr<const void*> ScratchBuffers::View(size_t i, std::string& storage) const {
-  if (const void* const memory = buffers_[i]->mapped(); memory != nullptr) return memory;
-  BEAMD_ASSIGN_OR_RETURN(storage, Content(i));
+absl::StatusOr<std::vector<std::unique_ptr<Buffer>>> ScratchBuffers::TakeWritten() {
+  std::vector<std::unique_ptr<Buffer>> taken(uses_.size());
+  for (size_t i = 0; i < uses_.size(); ++i) {
+    if (!uses_[i].written) continue;
+    BEAMD_ASSIGN_OR_RETURN(taken[i], Allocate(i));
+    std::swap(taken[i], buffers_[i]);
+    pointers_[i] = buffers_[i].get();
+  }
+  return taken;
+}
+
+absl::StatusOr<const void*> ScratchBuffers::View(Buffer& taken, size_t i,
+                                                 std::string& storage) const {
+  if (const void* const memory = taken.mapped(); memory != nullptr) return memory;
+  storage.resize(SizeOf(i));
+  BEAMD_RETURN_IF_ERROR(taken.Read(0, std::as_writable_bytes(std::span(storage))));
   return storage.data();
 }
 

@@ -36,19 +36,32 @@ class ScratchBuffers {
   absl::Status Reset();
   // What buffer i held at first: all of its elements, made anew.
   std::string Initial(size_t i) const;
+  // One element of that where all are alike, as many bytes as any scalar has; null where they
+  // aren't.
+  const void* Pattern(size_t i) const;
   // OutOfRange naming the slot if something was written behind a buffer's end.
   absl::Status CheckGuards() const;
   // The elements of buffer i as they are now.
   absl::StatusOr<std::string> Content(size_t i) const;
   // The same without a copy where the host reaches the memory: valid until the buffer changes. Else
   // `storage` holds it.
-  absl::StatusOr<const void*> View(size_t i, std::string& storage) const;
+  absl::StatusOr<const void*> View(size_t i, std::string& storage) const {
+    return View(*buffers_[i], i, storage);
+  }
+  // Takes the written buffers away (null elsewhere) and puts others in their place, to Reset before
+  // use: what one kernel left stays, without a copy, while another runs.
+  absl::StatusOr<std::vector<std::unique_ptr<Buffer>>> TakeWritten();
+  // The elements of `taken`, once buffer i.
+  absl::StatusOr<const void*> View(Buffer& taken, size_t i, std::string& storage) const;
 
  private:
   size_t SizeOf(size_t i) const;
   void FillInitial(size_t i, void* out) const;
   absl::Status Restore(size_t i);
+  // A buffer for place i with its guard behind it and nothing in it.
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t i) const;
 
+  Device* device_ = nullptr;
   std::vector<KernelImage::Buffer> uses_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   std::vector<Buffer*> pointers_;

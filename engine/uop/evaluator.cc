@@ -31,16 +31,20 @@ const std::vector<double>& ShortFloats(Scalar s) {
   return s == Scalar::kFloat16 ? f16 : bf16;
 }
 
+const char* Address(const EvalBuffer& buffer, int64_t element) {
+  const int64_t place = buffer.uniform ? 0 : element;
+  return static_cast<const char*>(buffer.data) + place * SizeBytes(buffer.scalar);
+}
+
 double LoadReal(const EvalBuffer& buffer, int64_t element) {
-  const char* at = static_cast<const char*>(buffer.data) + element * SizeBytes(buffer.scalar);
+  const char* at = Address(buffer, element);
   if (SizeBytes(buffer.scalar) != 2) return LoadFloat(at, buffer.scalar);
   const auto low = static_cast<unsigned char>(at[0]), high = static_cast<unsigned char>(at[1]);
   return ShortFloats(buffer.scalar)[low | high << 8];
 }
 
 int64_t LoadInteger(const EvalBuffer& buffer, int64_t element) {
-  return LoadInt(static_cast<const char*>(buffer.data) + element * SizeBytes(buffer.scalar),
-                 buffer.scalar);
+  return LoadInt(Address(buffer, element), buffer.scalar);
 }
 
 // ---- blocks of points ----

@@ -34,6 +34,7 @@ struct EvalBuffer {
   const void* data = nullptr;
   int64_t elements = 0;
   Scalar scalar = Scalar::kVoid;
+  bool uniform = false;  // data is one element, which all of them equal
 };
 
 struct EvalInputs {

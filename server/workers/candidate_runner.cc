@@ -18,6 +18,11 @@ constexpr double kLongestOracleSeconds = 10;
 // Of an answer that nothing could check in more than one element of a hundred.
 constexpr int64_t kMostUndecidedShare = 100;
 
+// What a device's error makes of the candidate.
+Failure FailureOf(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) ? Failure::kRunMemory : Failure::kRunCrash;
+}
+
 // How long the whole kernel will take, from its first slices.
 absl::StatusOr<double> Estimate(Device& device, const Loaded& loaded,
                                 std::span<Buffer* const> buffers) {
@@ -56,21 +61,23 @@ TimeDone CandidateRunner::Time(std::span<const KernelImage* const> images,
   };
   if (images.empty()) return fail(Failure::kRunCrash, -1, absl::InternalError("nothing to time"));
   const absl::StatusOr<ScratchBuffers*> scratch = Scratch(images[0]->buffers, 0);
-  if (!scratch.ok()) return fail(Failure::kRunCrash, -1, scratch.status());
+  if (!scratch.ok()) return fail(FailureOf(scratch.status()), -1, scratch.status());
   std::vector<std::unique_ptr<Executable>> executables;
   std::vector<Loaded> loaded;
   for (const KernelImage* const image : images) {
     absl::StatusOr<std::unique_ptr<Executable>> executable = device_.Load(*image);
     if (!executable.ok()) {
-      return fail(Failure::kRunCrash, static_cast<int>(loaded.size()), executable.status());
+      return fail(FailureOf(executable.status()), static_cast<int>(loaded.size()),
+                  executable.status());
     }
     loaded.push_back({executable->get(), image});
     executables.push_back(*std::move(executable));
   }
   absl::StatusOr<Measurement> measured = Measure(device_, loaded, (*scratch)->pointers(), options);
   if (!measured.ok()) {
-    return fail(absl::IsInternal(measured.status()) ? Failure::kInvalidTime : Failure::kRunCrash,
-                -1, measured.status());
+    return fail(
+        absl::IsInternal(measured.status()) ? Failure::kInvalidTime : FailureOf(measured.status()),
+        -1, measured.status());
   }
   done.seconds = std::move(measured->seconds);
   done.cut_off = measured->cut_off;
@@ -97,11 +104,14 @@ VerifyDone CandidateRunner::Verify(UOp sink, uint64_t seed, const KernelImage& i
     done.detail = detail;
     return std::move(done);
   };
+  const auto refuse = [&](const absl::Status& status) {
+    return answer(FailureOf(status), std::string(status.message()));
+  };
   const absl::StatusOr<ScratchBuffers*> scratch = Scratch(image.buffers, seed);
-  if (!scratch.ok()) return answer(Failure::kRunCrash, std::string(scratch.status().message()));
+  if (!scratch.ok()) return refuse(scratch.status());
 
-  // The oracle's outputs, by buffer; empty where it can't serve.
-  std::vector<std::string> reference(image.buffers.size());
+  // The oracle's outputs, by buffer, where it can serve.
+  std::vector<std::unique_ptr<Buffer>> reference;
   bool has_reference = false;
   if (oracle != nullptr) {
     const absl::StatusOr<std::unique_ptr<Executable>> executable = device_.Load(*oracle);
@@ -111,34 +121,44 @@ VerifyDone CandidateRunner::Verify(UOp sink, uint64_t seed, const KernelImage& i
       has_reference =
           seconds.ok() && *seconds <= kLongestOracleSeconds && RunWhole(*oracle, **scratch).ok();
     }
-    for (size_t i = 0; has_reference && i < image.buffers.size(); ++i) {
-      if (!image.buffers[i].written) continue;
-      absl::StatusOr<std::string> content = (*scratch)->Content(i);
-      if (!content.ok()) return answer(Failure::kRunCrash, std::string(content.status().message()));
-      reference[i] = *std::move(content);
+    if (has_reference) {
+      absl::StatusOr<std::vector<std::unique_ptr<Buffer>>> taken = (*scratch)->TakeWritten();
+      if (!taken.ok()) return refuse(taken.status());
+      reference = *std::move(taken);
     }
   }
   if (const absl::Status status = RunWhole(image, **scratch); !status.ok()) {
-    return answer(absl::IsOutOfRange(status) ? Failure::kWrongAnswer : Failure::kRunCrash,
-                  std::string(status.message()));
+    if (!absl::IsOutOfRange(status)) return refuse(status);
+    return answer(Failure::kWrongAnswer, std::string(status.message()));
   }
 
   EvalInputs inputs;
-  std::vector<std::string> initial(image.buffers.size()), storage(image.buffers.size());
+  std::vector<std::string> initial(image.buffers.size()), storage(image.buffers.size()),
+      reference_storage(image.buffers.size());
   std::vector<OutputResult> outputs;
   for (size_t i = 0; i < image.buffers.size(); ++i) {
     const KernelImage::Buffer& b = image.buffers[i];
     const auto slot = static_cast<uint64_t>(b.slot);
     const absl::StatusOr<const void*> now = (*scratch)->View(i, storage[i]);
-    if (!now.ok()) return answer(Failure::kRunCrash, std::string(now.status().message()));
+    if (!now.ok()) return refuse(now.status());
     if (!b.written) {
       inputs.buffers[slot] = {*now, b.size_elements, b.scalar};
       continue;
     }
-    initial[i] = (*scratch)->Initial(i);
-    inputs.buffers[slot] = {initial[i].data(), b.size_elements, b.scalar};
-    outputs.push_back(
-        {slot, b.scalar, b.size_elements, *now, has_reference ? reference[i].data() : nullptr});
+    if (const void* pattern = (*scratch)->Pattern(i); pattern != nullptr) {
+      inputs.buffers[slot] = {pattern, b.size_elements, b.scalar, /*uniform=*/true};
+    } else {
+      initial[i] = (*scratch)->Initial(i);
+      inputs.buffers[slot] = {initial[i].data(), b.size_elements, b.scalar};
+    }
+    OutputResult output{slot, b.scalar, b.size_elements, *now};
+    if (has_reference) {
+      const absl::StatusOr<const void*> wanted =
+          (*scratch)->View(*reference[i], i, reference_storage[i]);
+      if (!wanted.ok()) return refuse(wanted.status());
+      output.reference = *wanted;
+    }
+    outputs.push_back(output);
   }
   const std::vector<int64_t> values = MiddleValues(image);
   for (size_t i = 0; i < values.size(); ++i) inputs.variables[image.variables[i].name] = values[i];

@@ -568,6 +568,17 @@ TEST(Evaluator, GivesChosenElements) {
   EXPECT_EQ(evaluator.WorkPerElement(1), 0);
 }
 
+TEST(Evaluator, AUniformBufferIsOneElement) {
+  UOpGraph graph;
+  const std::string one = Floats(Scalar::kFloat32, {7}), out(12, '\0');
+  EvalInputs inputs;
+  inputs.buffers[0] = {out.data(), 3, Scalar::kFloat32};
+  inputs.buffers[1] = {one.data(), 3, Scalar::kFloat32, /*uniform=*/true};
+  Evaluator evaluator = Evaluator::Create(ParseText(kCopy, graph).value(), inputs).value();
+  EXPECT_THAT(Reals(evaluator.EvaluateAll(0)), ElementsAre(7, 7, 7));
+  EXPECT_THAT(Reals(evaluator.EvaluateAll(1)), ElementsAre(7, 7, 7));
+}
+
 TEST(Evaluator, WorkCountsNodesTimesTerms) {
   UOpGraph graph;
   const std::string text =
