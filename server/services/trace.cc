@@ -36,19 +36,21 @@ std::string Trace::Header() const {
   return absl::StrCat("00-", id, "-", span, sampled ? "-01" : "-00");
 }
 
-Trace TraceFromHeader(absl::string_view h) {
+Trace TraceFromHeader(absl::string_view header) {
   constexpr size_t kLength = 55;  // 2 + 1 + 32 + 1 + 16 + 1 + 2; later versions may append
-  const bool well_formed = h.size() >= kLength && h[2] == '-' && h[35] == '-' && h[52] == '-' &&
-                           IsLowerHex(h.substr(0, 2)) && h.substr(0, 2) != "ff" &&
-                           IsLowerHex(h.substr(3, 32)) && !IsZero(h.substr(3, 32)) &&
-                           IsLowerHex(h.substr(36, 16)) && !IsZero(h.substr(36, 16)) &&
-                           IsLowerHex(h.substr(53, 2)) &&
-                           (h.size() == kLength || (h.substr(0, 2) != "00" && h[55] == '-'));
+  const bool well_formed =
+      header.size() >= kLength && header[2] == '-' && header[35] == '-' && header[52] == '-' &&
+      IsLowerHex(header.substr(0, 2)) && header.substr(0, 2) != "ff" &&
+      IsLowerHex(header.substr(3, 32)) && !IsZero(header.substr(3, 32)) &&
+      IsLowerHex(header.substr(36, 16)) && !IsZero(header.substr(36, 16)) &&
+      IsLowerHex(header.substr(53, 2)) &&
+      (header.size() == kLength || (header.substr(0, 2) != "00" && header[55] == '-'));
   if (!well_formed) return {.id = RandomHex() + RandomHex(), .span = RandomHex()};
-  const char flags = h[54];
+  const char flags = header[54];
   const int digit =
       absl::ascii_isdigit(static_cast<unsigned char>(flags)) ? flags - '0' : flags - 'a' + 10;
-  return {.id = std::string(h.substr(3, 32)), .span = RandomHex(), .sampled = (digit & 1) != 0};
+  return {
+      .id = std::string(header.substr(3, 32)), .span = RandomHex(), .sampled = (digit & 1) != 0};
 }
 
 }  // namespace beamd

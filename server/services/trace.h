@@ -20,6 +20,6 @@ struct Trace {
 
 // The trace that a client's `traceparent` names, or a new one where it has none or a malformed one;
 // with a span of our own.
-Trace TraceFromHeader(absl::string_view traceparent);
+Trace TraceFromHeader(absl::string_view header);
 
 }  // namespace beamd

@@ -14,7 +14,8 @@
 namespace beamd {
 
 absl::StatusOr<ParsedKernel> ParseKernel(const v1::Graph& message) {
-  ParsedKernel kernel{.graph = std::make_unique<UOpGraph>()};
+  ParsedKernel kernel;
+  kernel.graph = std::make_unique<UOpGraph>();
   std::vector<UOp> nodes;
   BEAMD_ASSIGN_OR_RETURN(const UOp sink, FromProto(message, *kernel.graph, {}, &nodes));
   BEAMD_RETURN_IF_ERROR(VerifyKernel(sink, nodes));
