@@ -12,11 +12,12 @@
 namespace beamd {
 namespace {
 
-// The two words of the key, and how many words were drawn before: uint32 tensors on the device, so
-// that a captured program draws new numbers each time it runs.
 struct DeviceRandom {
-  Tensor key;
-  Tensor drawn;
+  Tensor key;  // uint32 [2]
+  // Where the draws since it was last computed begin: uint32 [1], on the device, so that a captured
+  // program draws new numbers each time it runs.
+  Tensor origin;
+  int64_t offset = 0;  // from there to the last draw
 };
 
 struct RandomState final : ContextExtension {
@@ -41,25 +42,37 @@ uint32_t DeviceWord(uint32_t order) {
   return word;
 }
 
-// Key and counter for the next `words` words.
-DeviceRandom Draw(LazyContext& context, const std::string& device, int64_t words) {
+// Key, and the place of the next draw, of `words` words, in the key's stream. As in 0.10.0 a draw
+// begins where the last one did, moved on by its own length.
+std::pair<Tensor, Tensor> Draw(LazyContext& context, const std::string& device, int64_t words) {
   RandomState& state = StateOf(context);
   const auto found = state.devices.find(device);
-  if (found != state.devices.end()) {
-    Tensor& drawn = found->second.drawn;
-    if (words > 0) {
-      drawn.Assign(drawn.Add(words));
-      // A value of its own, even where nothing else asks for it.
-      drawn.lazydata().base().set_forced_realize();
-    }
-    return found->second;
+  if (found == state.devices.end()) {
+    const TensorOptions options{.dtype = Scalar::kUint32, .requires_grad = false, .device = device};
+    const std::vector<uint32_t> key = {DeviceWord(static_cast<uint32_t>(state.devices.size())),
+                                       static_cast<uint32_t>(state.seed)};
+    DeviceRandom made{Tensor::From<uint32_t>(context, key, {2}, options),
+                      Tensor::Zeros(context, {1}, options).Contiguous()};
+    const DeviceRandom& random = state.devices.emplace(device, std::move(made)).first->second;
+    return {random.key, random.origin};
   }
-  const TensorOptions options{.dtype = Scalar::kUint32, .requires_grad = false, .device = device};
-  const std::vector<uint32_t> key = {DeviceWord(static_cast<uint32_t>(state.devices.size())),
-                                     static_cast<uint32_t>(state.seed)};
-  DeviceRandom made{Tensor::From<uint32_t>(context, key, {2}, options),
-                    Tensor::Zeros(context, {1}, options).Contiguous()};
-  return state.devices.emplace(device, std::move(made)).first->second;
+  DeviceRandom& random = found->second;
+  random.offset += words;
+  // All draws of one realisation count from one origin, which moves once: a captured program moves
+  // it by what it draws in all, however many draws those are.
+  if (random.origin.lazydata().is_realized()) {
+    // In place, unless a draw that isn't computed yet still reads it.
+    const bool is_read = random.origin.lazydata().use_count() > 1;
+    const Tensor moved = random.origin.Add(random.offset);
+    if (is_read) {
+      random.origin = moved;
+    } else {
+      random.origin.Assign(moved);
+    }
+    random.origin.lazydata().base().set_forced_realize();
+    random.offset = 0;
+  }
+  return {random.key, random.origin.Add(random.offset)};
 }
 
 // Both words of uint64 elements: all low ones, then all high ones.
@@ -153,16 +166,15 @@ Tensor Tensor::Rand(LazyContext& context, const Shape& shape, const TensorOption
   const std::string& device = options.device.empty() ? context.device() : options.device;
   const int64_t count = beamd::Prod(shape).number();
   const int64_t words = (count * SizeBytes(dtype) + 3) / 4, half = (words + 1) / 2;
-  const DeviceRandom random = Draw(context, device, words);
+  const auto [key, origin] = Draw(context, device, words);
   if (count == 0) {
     return Zeros(context, shape,
                  {.dtype = dtype, .requires_grad = options.requires_grad, .device = device});
   }
   const Tensor low =
       Arange(context, half, {.dtype = Scalar::kUint32, .requires_grad = false, .device = device})
-          .Add(random.drawn);
-  const Tensor drawn =
-      ThreefryWords(random.key, low, low.Add(half)).Get({Slice{std::nullopt, words}});
+          .Add(origin);
+  const Tensor drawn = ThreefryWords(key, low, low.Add(half)).Get({Slice{std::nullopt, words}});
   // Random mantissas of numbers in [1, 2).
   const FloatLayout layout = LayoutOf(dtype);
   const Tensor bits =

@@ -128,6 +128,21 @@ TEST(Random, DoesNotDependOnWhatIsComputedFirst) {
   EXPECT_EQ(Flat(early), want);
 }
 
+// The place of the draws moves in memory that an earlier draw, not yet computed, still reads.
+TEST(Random, LeavesEarlierDrawsAlone) {
+  World a, b;
+  const auto draw = [](World& w) { return Tensor::Rand(w.context, {4}); };
+  std::vector<Tensor> late;
+  std::vector<std::vector<double>> want;
+  for (int round = 0; round < 4; ++round) {
+    late.push_back(draw(a));
+    Flat(draw(a));
+    want.push_back(Flat(draw(b)));
+    Flat(draw(b));
+  }
+  for (size_t i = 0; i < late.size(); ++i) EXPECT_EQ(Flat(late[i]), want[i]) << i;
+}
+
 TEST(Random, DiffersBetweenDevicesByTheirOrder) {
   World w, turned;
   const TensorOptions cpu{.device = "cpu:0"}, other{.device = "cpu:1"};
