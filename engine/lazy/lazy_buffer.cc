@@ -544,9 +544,10 @@ LazyBuffer LazyBuffer::Contiguous() const {
     base().set_forced_realize();
     return *this;
   }
+  // Of a constant it is memory to be filled, each its own: two states that begin with 0.
   const LazyBuffer made =
       MakeBase(*this, Row(shape()), dtype(), CanView(*this) ? Op::kBufferView : Op::kContiguous, {},
-               std::span(this, 1), options::kLazyCache != 0);
+               std::span(this, 1), options::kLazyCache != 0 && !OfConst(*this));
   const LazyBuffer source = base();
   if (std::optional<ShapeTracker> inverse = st().Invert(source.shape())) {
     LazyNode& b = *source.node_;

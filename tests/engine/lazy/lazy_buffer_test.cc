@@ -148,6 +148,12 @@ TEST_F(LazyBufferTest, AContiguousCopyServesOtherReaders) {
   EXPECT_TRUE(sum.srcs()[0].base() == copy);
 }
 
+TEST_F(LazyBufferTest, ContiguousConstantsHaveEachTheirOwnMemory) {
+  const LazyBuffer zeros =
+      LazyBuffer::Const(context_, ConstValue(0), {4}, Scalar::kFloat32, "cpu:0");
+  EXPECT_FALSE(zeros.Contiguous() == zeros.Contiguous());
+}
+
 TEST_F(LazyBufferTest, AWindowNeedsNoKernel) {
   const LazyBuffer a = Empty({4, 16});
   const std::array<std::pair<SInt, SInt>, 2> rows{{{1, 3}, {0, 16}}};
