@@ -122,7 +122,7 @@ std::vector<Tensor> LARS::Update() {
     if (options_.classic) g = at_rate(g);
     if (options_.momentum != 0) {
       Tensor& velocity = velocity_[i];
-      velocity.Assign(options_.momentum * velocity + g);
+      velocity.Assign((options_.momentum * velocity + g).Cast(velocity.dtype()));
       g = options_.nesterov ? g + options_.momentum * velocity : velocity;
     }
     if (!options_.classic) g = at_rate(g);

@@ -65,6 +65,29 @@ TEST(Optimizer, TheRateCanChange) {
   EXPECT_THAT(*a.ToVector<float>(), ElementsAre(0.25, 0.25));
 }
 
+TEST(Optimizer, HalfFloatsStayHalfFloats) {
+  testing::LazyRuntime lazy;
+  lazy.context.training = true;
+  const TensorOptions half = {.dtype = Scalar::kFloat16};
+  Tensor a = Tensor::Ones(lazy.context, {2}, half);
+  const std::vector<Tensor> params = {a};
+  std::vector<std::unique_ptr<Optimizer>> optimizers;
+  optimizers.push_back(SGD(params, {.lr = 0.25, .momentum = 0.5}));
+  optimizers.push_back(SGD(params, {.lr = 0.25, .momentum = 0.5, .classic = true}));
+  optimizers.push_back(std::make_unique<LARS>(params));
+  optimizers.push_back(Adam(params));
+  optimizers.push_back(std::make_unique<LAMB>(params));
+  for (const auto& optimizer : optimizers) {
+    a.set_grad(Tensor::Ones(lazy.context, {2}, half));
+    for (int step = 0; step < 2; ++step) {
+      const absl::Status stepped = optimizer->Step();
+      ASSERT_TRUE(stepped.ok()) << stepped;
+    }
+    EXPECT_EQ(a.dtype(), Scalar::kFloat16);
+  }
+  EXPECT_LT(*a.Get({0}).Float().Item<float>(), 0);
+}
+
 TEST(OptimizerGroup, StepsAsOne) {
   testing::LazyRuntime lazy;
   lazy.context.training = true;
