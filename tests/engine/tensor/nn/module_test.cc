@@ -7,13 +7,18 @@
 #include <vector>
 
 #include "engine/tensor/nn/layers.h"
-#include "tests/testing/lazy_runtime.h"
+#include "tests/testing/unfused.h"
 
 namespace beamd::nn {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+struct Evaluated {
+  testing::UnfusedRealizer realizer;
+  LazyContext context{"cpu:0", &realizer};
+};
 
 struct Net : Module {
   explicit Net(LazyContext& context)
@@ -60,7 +65,7 @@ TEST(Module, ParametersAreUndecidedUntilTrained) {
 }
 
 TEST(LoadStateDict, GivesTheNamedTensorsTheirValues) {
-  testing::LazyRuntime lazy;
+  Evaluated lazy;
   const Net from(lazy.context);
   const Net to(lazy.context);
   ASSERT_TRUE(LoadStateDict(to.StateDict(), from.StateDict()).ok());
@@ -68,7 +73,7 @@ TEST(LoadStateDict, GivesTheNamedTensorsTheirValues) {
 }
 
 TEST(LoadStateDict, ChangesNothingOnAMistake) {
-  testing::LazyRuntime lazy;
+  Evaluated lazy;
   const Linear layer(lazy.context, 2, 1);
   const std::vector<float> before = *layer.weight.ToVector<float>();
   const Tensor good = Tensor::Zeros(lazy.context, {1, 2});

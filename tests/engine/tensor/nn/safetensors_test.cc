@@ -13,13 +13,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/tensor/tensor.h"
-#include "tests/testing/lazy_runtime.h"
+#include "tests/testing/unfused.h"
 
 namespace beamd::nn {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+struct Evaluated {
+  testing::UnfusedRealizer realizer;
+  LazyContext context{"cpu:0", &realizer};
+};
 
 std::vector<std::byte> File(absl::string_view header, size_t data_bytes) {
   std::vector<std::byte> bytes(8 + header.size() + data_bytes);
@@ -61,7 +66,7 @@ TEST(Safetensors, ReadsSpacesEscapesAndMetadata) {
 
 // Written by safetensors 0.8 for Python: tensors by the size of their elements, spaces at the end.
 TEST(Safetensors, ReadsTheReferenceImplementationsFile) {
-  testing::LazyRuntime lazy;
+  Evaluated lazy;
   std::vector<std::byte> bytes = File(
       "{\"__metadata__\":{\"x\":\"\xC3\xBC\"},\"b\":{\"dtype\":\"F32\",\"shape\":[2,1],"
       "\"data_offsets\":[0,8]},\"c\":{\"dtype\":\"I16\",\"shape\":[0,2],\"data_offsets\":[8,8]},"
@@ -190,7 +195,7 @@ TEST(Safetensors, ChangedBytesAreNoHarm) {
 }
 
 TEST(Safetensors, EveryDTypeComesBack) {
-  testing::LazyRuntime lazy;
+  Evaluated lazy;
   NamedTensors tensors;
   for (int s = 1; s < kScalarCount; ++s) {
     const Scalar dtype = static_cast<Scalar>(s);
@@ -245,7 +250,7 @@ TEST(Safetensors, AFileThatIsShortOrNoneIsRefused) {
 }
 
 TEST(Safetensors, AFileIsReplacedWhole) {
-  testing::LazyRuntime lazy;
+  Evaluated lazy;
   const std::string path = absl::StrCat(::testing::TempDir(), "/a.safetensors");
   for (const float value : {1.0F, 2.0F}) {
     const Tensor t = Tensor::From<float>(lazy.context, std::vector<float>{value, 3}, {2});
