@@ -113,9 +113,12 @@ class TensorCheck {
 
   absl::Status CheckShape() {
     const Shape& shape = *node().shape;
+    const absl::string_view field = u_.has_data<IntsArg>()     ? "ints_arg"
+                                    : u_.has_data<BufferArg>() ? "buffer_arg.shape"
+                                                               : "src";
     const auto rank = static_cast<int64_t>(shape.size());
     if (rank > limits_.max_rank) {
-      return Fault("RANK", absl::StrCat("rank ", rank, ", the limit is ", limits_.max_rank), "",
+      return Fault("RANK", absl::StrCat("rank ", rank, ", the limit is ", limits_.max_rank), field,
                    limits_.max_rank, rank);
     }
     double elements = 1;
@@ -123,7 +126,7 @@ class TensorCheck {
       elements *= std::max(static_cast<double>(size.is_number() ? size.number() : size.max()), 1.0);
     }
     if (elements <= static_cast<double>(limits_.max_elements)) return absl::OkStatus();
-    return Fault("TOO_MANY_ELEMENTS", absl::StrCat("has shape ", ShapeText(shape)), "",
+    return Fault("TOO_MANY_ELEMENTS", absl::StrCat("has shape ", ShapeText(shape)), field,
                  limits_.max_elements);
   }
 
