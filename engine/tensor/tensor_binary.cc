@@ -101,8 +101,8 @@ Tensor BitcastResized(const Tensor& x, Scalar dtype) {
   }
   const Tensor bits = x.Bitcast(UnsignedOf(from));
   if (to < from) {
-    std::vector<Tensor> parts;
-    for (int i = 0; i < from / to; ++i) parts.push_back(bits.Rshift(8 * i * to).Cast(wide));
+    std::vector<Tensor> parts(from / to);
+    for (int i = 0; i < from / to; ++i) parts[i] = bits.Rshift(8 * i * to).Cast(wide);
     return parts[0].Stack(std::span(parts).subspan(1), -1).Flatten(-2).Bitcast(dtype);
   }
   const int ratio = to / from;
