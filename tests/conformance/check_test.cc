@@ -52,6 +52,7 @@ TEST(Tally, RatioLeavesOutImagesAndExcepted) {
 
 TEST(Sampled, DrawsTheSameForASeed) {
   std::vector<int> all;
+  all.reserve(1000);
   for (int i = 0; i < 1000; ++i) all.push_back(i);
   const std::vector<int> one = Sampled(all, {.sample = 10, .seed = 1});
   EXPECT_EQ(one.size(), 10u);
