@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <utility>
 #include <vector>
@@ -111,9 +112,7 @@ class Checker {
     const double work = std::max(evaluator_.WorkPerElement(o.slot), 1.0);
     if (work * static_cast<double>(o.elements) <= options_.work) {
       result_.checked += o.elements;
-      std::vector<int64_t> all(o.elements);
-      for (int64_t i = 0; i < o.elements; ++i) all[i] = i;
-      return Evaluate(o, all, nullptr);
+      return EvaluateAll(o);
     }
     double tolerance = 0;
     const bool affordable = work <= options_.least_work;
@@ -148,6 +147,17 @@ class Checker {
   OutputCheck result() const { return result_; }
 
  private:
+  // A part at a time: what a million elements should be is 50 MB that nobody needs at once.
+  absl::Status EvaluateAll(const OutputResult& o) {
+    constexpr int64_t kPart = 16384;
+    for (int64_t begin = 0; begin < o.elements; begin += kPart) {
+      std::vector<int64_t> part(std::min(kPart, o.elements - begin));
+      std::iota(part.begin(), part.end(), begin);
+      BEAMD_RETURN_IF_ERROR(Evaluate(o, part, nullptr));
+    }
+    return absl::OkStatus();
+  }
+
   // Seeded, without repeats, the first and the last among them.
   std::vector<int64_t> Sample(int64_t elements, int64_t count) const {
     std::mt19937_64 random(options_.seed);
