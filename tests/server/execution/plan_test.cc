@@ -234,6 +234,27 @@ TEST(Plan, PlansTheMemoryOfAllRealisationsAsOne) {
   EXPECT_THAT(lazy.Values<float>((*plan)->outputs()[0]), Each(3 * 256));
 }
 
+TEST(Plan, ReadsWindowsOfItsInputs) {
+  LazyRuntime lazy;
+  std::vector<float> values(32);
+  for (int i = 0; i < 32; ++i) values[i] = static_cast<float>(i);
+  const LazyBuffer x = lazy.From(values, {2, 16});
+  const std::array<std::pair<SInt, SInt>, 2> second{{{1, 2}, {0, 16}}};
+  const auto plan = Capture(lazy, {x}, [&] {
+    const LazyBuffer window = x.Shrink(second).Contiguous();
+    EXPECT_EQ(window.op(), Op::kBufferView);
+    return window * 2;
+  });
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const LazyBuffer& y = (*plan)->outputs()[0];
+  EXPECT_EQ(lazy.Values<float>(y)[3], 38);
+  for (float& v : values) v += 100;
+  ASSERT_TRUE(Replay(lazy, **plan, {lazy.From(values, {2, 16})}).ok());
+  EXPECT_EQ(lazy.Values<float>(y)[3], 238);
+  ASSERT_TRUE(Replay(lazy, **plan, {x}).ok());
+  EXPECT_EQ(lazy.Values<float>(y)[3], 38);
+}
+
 TEST(Plan, KeepsDataThatTheFunctionBroughtAlong) {
   LazyRuntime lazy;
   const LazyBuffer x = lazy.From<float>({1, 2}, {2});
