@@ -19,7 +19,6 @@ namespace beamd {
 namespace {
 
 namespace f = functions;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Values = std::vector<double>;
 using Inputs = std::vector<LazyBuffer>;
