@@ -47,6 +47,7 @@ TEST(Examples, AttentionIsABlockOfATransformer) {
         .Permute({1, 0, 2});
   };
   std::vector<Tensor> weights;
+  weights.reserve(4);
   for (int i = 0; i < 4; ++i) weights.push_back(Tensor::Empty(context, {kWidth, kWidth}));
   const Tensor q = heads(weights[0]), k = heads(weights[1]), v = heads(weights[2]);
   const Tensor attended = q.ScaledDotProductAttention(k, v, Tensor(), 0, /*is_causal=*/true)
