@@ -81,6 +81,7 @@ absl::StatusOr<SpawnedChild> Spawn(const SpawnOptions& options) {
   args.insert(args.end(), options.args.begin(), options.args.end());
   args.push_back(absl::StrCat("--parent_pid=", getpid()));
   std::vector<char*> argv;
+  argv.reserve(args.size() + 1);
   for (std::string& arg : args) argv.push_back(arg.data());
   argv.push_back(nullptr);
   const cpu_set_t cores = CoreSet(options.cores);

@@ -18,6 +18,7 @@ namespace {
 
 pid_t Start(const std::vector<std::string>& argv, int out, int err) {
   std::vector<char*> args;
+  args.reserve(argv.size() + 1);
   for (const std::string& arg : argv) args.push_back(const_cast<char*>(arg.c_str()));
   args.push_back(nullptr);
   const pid_t pid = fork();

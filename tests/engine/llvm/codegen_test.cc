@@ -34,6 +34,7 @@ LinearProgram MatMul(ProgramBuilder& p, int rows) {
   const UOp zero = p.Float(0, DType(Scalar::kFloat32, 8));
   const UOp k = p.Range(12);
   std::vector<UOp> accs;
+  accs.reserve(rows);
   for (int r = 0; r < rows; ++r) accs.push_back(p.Acc(zero, {k}));
   const UOp bv = p.Load(b, p.Alu(Op::kMul, k, p.Int(8)), 8, nullptr, 8);
   std::vector<UOp> sums;

@@ -131,10 +131,12 @@ absl::StatusOr<std::string> MapElements(Op op, Scalar result, std::vector<Scalar
   ProgramBuilder p;
   const UOp out = p.Buffer(result, count, false, true);
   std::vector<UOp> in;
+  in.reserve(scalars.size());
   for (const Scalar s : scalars) in.push_back(p.Buffer(s, count, true, false));
   const UOp range = p.Range(count / lanes);
   const UOp index = p.Alu(Op::kMul, range, p.Int(lanes));
   std::vector<UOp> src;
+  src.reserve(in.size());
   for (const UOp buffer : in) src.push_back(p.Load(buffer, index, lanes, nullptr, lanes));
   const UOp value = p.Append(p.graph().Make(op, DType(result, lanes), src));
   p.Store(out, index, value, nullptr, lanes);

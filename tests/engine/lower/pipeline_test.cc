@@ -22,6 +22,7 @@ TEST(Lower, RunsEveryPassThatItNamesInThatOrder) {
   options.timings = &timings;
   ASSERT_TRUE(Lower(Applied(TextOf("Arange"), source, {}), graph, options).ok());
   std::vector<absl::string_view> names;
+  names.reserve(timings.size());
   for (const auto& [name, unused] : timings) names.push_back(name);
   EXPECT_THAT(names, ::testing::ElementsAreArray(LowerPassNames()));
 }

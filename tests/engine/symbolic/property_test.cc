@@ -126,6 +126,7 @@ class Generator {
 template <typename F>
 void ForEachPoint(const std::vector<UOp>& leaves, F fn) {
   std::vector<int64_t> point;
+  point.reserve(leaves.size());
   for (const UOp leaf : leaves) point.push_back(BoundsOf(leaf).min);
   for (;;) {
     fn(point);

@@ -41,6 +41,7 @@ TEST(UOpGraph, GrowsWithoutLosingNodes) {
   UOpGraph graph;
   const UOp x = graph.Variable("x", 0, 9);
   std::vector<UOp> sums;
+  sums.reserve(5000);
   for (int i = 0; i < 5000; ++i) sums.push_back(x + i);
   const size_t size = graph.size();
   for (int i = 0; i < 5000; ++i) EXPECT_EQ(x + i, sums[i]);

@@ -146,6 +146,7 @@ TEST_F(StoreTest, KnowsWhichJobsWereNotEnded) {
   Reopen();
   std::vector<std::string> open;
   const std::vector<internal::StoredJob> unfinished = *store_->UnfinishedJobs();
+  open.reserve(unfinished.size());
   for (const internal::StoredJob& job : unfinished) open.push_back(job.id());
   EXPECT_THAT(open, ElementsAre("1", "3"));
   EXPECT_EQ((*store_->FindJob("2"))->state(), internal::StoredJob::FINISHED);
