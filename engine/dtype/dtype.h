@@ -74,8 +74,7 @@ struct DType {
   uint16_t image_width = 0;
 
   constexpr DType() = default;
-  constexpr DType(Scalar s)
-      : scalar(s) {}  // NOLINT(google-explicit-constructor): a scalar is a type
+  constexpr DType(Scalar s) : scalar(s) {}  // a scalar is a type
   constexpr DType(Scalar s, int lane_count) : scalar(s), lanes(static_cast<uint16_t>(lane_count)) {}
 
   static constexpr DType Pointer(Scalar s, AddressSpace space) {

@@ -44,7 +44,7 @@ struct RuleName {
   char text[16] = {};
   constexpr RuleName() = default;
   template <size_t N>
-  consteval RuleName(const char (&s)[N]) {  // NOLINT(google-explicit-constructor): Var<"x">
+  consteval RuleName(const char (&s)[N]) {  // Var<"x">
     static_assert(N <= sizeof(text), "rule variable names hold at most 15 characters");
     for (size_t i = 0; i < N; ++i) text[i] = s[i];
   }

@@ -13,8 +13,8 @@ namespace beamd {
 class SInt {
  public:
   constexpr SInt() = default;
-  constexpr SInt(int64_t value) : value_(value) {}  // NOLINT(google-explicit-constructor)
-  constexpr SInt(int value) : value_(value) {}      // NOLINT(google-explicit-constructor)
+  constexpr SInt(int64_t value) : value_(value) {}
+  constexpr SInt(int value) : value_(value) {}
   // `expr` is widened to int64 (the wire's sizes are int32 nodes) and simplified; a constant
   // becomes a number.
   explicit SInt(UOp expr);

@@ -98,7 +98,7 @@ struct OpSet {
   uint64_t lo = 0, hi = 0;
 
   constexpr OpSet() = default;
-  constexpr OpSet(Op op)  // NOLINT(google-explicit-constructor): an op is a set of one
+  constexpr OpSet(Op op)  // an op is a set of one
       : lo(static_cast<int>(op) < 64 ? uint64_t{1} << (static_cast<int>(op) & 63) : 0),
         hi(static_cast<int>(op) >= 64 ? uint64_t{1} << (static_cast<int>(op) & 63) : 0) {}
   static constexpr OpSet All() {

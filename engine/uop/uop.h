@@ -48,7 +48,7 @@ struct UOpNode {
 class UOp {
  public:
   constexpr UOp() = default;
-  constexpr UOp(std::nullptr_t) {}  // NOLINT(google-explicit-constructor): null is "no node"
+  constexpr UOp(std::nullptr_t) {}  // null is "no node"
   constexpr explicit UOp(const UOpNode* node) : node_(node) {}
 
   Op op() const { return node_->op; }

@@ -175,8 +175,10 @@ absl::Status Replay() {
   BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan, chain(kKernels));
   BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> one, chain(1));
   const auto run = [&](Plan& p) {
+    constexpr int kRuns = 2001;
     std::vector<double> seconds;
-    for (int i = 0; i < 2001; ++i) {
+    seconds.reserve(kRuns);
+    for (int i = 0; i < kRuns; ++i) {
       seconds.push_back(SecondsOf([&] { BEAMD_CHECK(p.Run(inputs, {}).ok(), "the plan runs"); }));
     }
     return Median(seconds);

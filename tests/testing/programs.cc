@@ -35,6 +35,7 @@ using Maker = std::function<Outputs(Inputs&)>;
 Outputs WithGradients(const Tensor& loss, const std::vector<Tensor>& of) {
   if (absl::Status status = loss.Backward(); !status.ok()) return {Tensor::Failed(status)};
   Outputs outputs{loss};
+  outputs.reserve(of.size() + 1);
   for (const Tensor& t : of) outputs.push_back(t.grad());
   return outputs;
 }
@@ -261,6 +262,7 @@ const std::map<std::string, Maker>& Makers() {
 
 std::vector<std::string> ProgramNames() {
   std::vector<std::string> names;
+  names.reserve(Makers().size());
   for (const auto& [name, maker] : Makers()) names.push_back(name);
   return names;
 }
@@ -279,6 +281,7 @@ Program MakeChain(LazyContext& context, int count) {
   Inputs inputs(context);
   Tensor x = inputs.Float({64, 64});
   std::vector<Tensor> w;
+  w.reserve(4);
   for (int i = 0; i < 4; ++i) w.push_back(inputs.Float({64, 64}));
   for (int i = 0; i < count / 2; ++i) {
     x = i % 10 != 0 ? x * w[i % 4] + w[(i + 1) % 4] : (x - x.Sum(1, true)).Relu();
