@@ -374,6 +374,8 @@ absl::Status Tensor::Set(const std::vector<Index>& indices, const Operand& value
   }
   // Computed before any of it is written: it may read other elements of this.
   values = values.Contiguous();
+  // What is contiguous already is a window of its buffer, which may be the one that is written.
+  if (values.lazydata().base().buffer()->parent != nullptr) values = values.Clone();
   BEAMD_RETURN_IF_ERROR(Realize());
   const ShapeTracker seen = lazydata().st();
   target.Assign(values);

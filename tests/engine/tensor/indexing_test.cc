@@ -348,6 +348,20 @@ TEST(Set, MayReadWhatItWrites) {
   EXPECT_EQ(w.Values(x), (Array{{5}, {14, 13, 12, 11, 11}}));
 }
 
+TEST(Set, MayReadAWindowOfWhatItWrites) {
+  World w;
+  Tensor x = w.Make(Counting({4, 5}), Scalar::kInt32).Contiguous();
+  ASSERT_TRUE(x.Realize().ok());
+  ASSERT_TRUE(x.Set({Slice{1, 4}}, x.Get({Slice{0, 3}})).ok());
+  EXPECT_EQ(w.Values(x).values, (std::vector<double>{1, 2, 3, 4, 5,  1,  2,  3,  4,  5,  //
+                                                     6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
+  const Tensor window = x.Get({Slice{0, 3}}).Contiguous();
+  ASSERT_TRUE(window.Realize().ok());
+  ASSERT_TRUE(x.Set({Slice{1, 4}}, window).ok());
+  EXPECT_EQ(w.Values(x).values, (std::vector<double>{1, 2, 3, 4, 5, 1, 2, 3, 4, 5,  //
+                                                     1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+}
+
 TEST(Set, LeavesWhatWasComputedBefore) {
   World w;
   Tensor x = w.Make(Counting({3}));
