@@ -266,7 +266,12 @@ Tensor Tensor::To(absl::string_view device) const {
 }
 
 Tensor Tensor::Contiguous() const {
-  return ok() ? Apply<functions::Contiguous>({*this}) : Failed(status());
+  if (!ok()) return Failed(status());
+  if (!IsCountable(shape(), element_size())) {
+    return InvalidTensor("contiguous",
+                         absl::StrCat("the shape ", beamd::ToString(shape()), " is too large"));
+  }
+  return Apply<functions::Contiguous>({*this});
 }
 
 Tensor Tensor::ContiguousBackward() const {

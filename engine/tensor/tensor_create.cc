@@ -28,12 +28,16 @@ const std::string& DeviceOf(const LazyContext& context, const TensorOptions& opt
   return options.device.empty() ? context.device() : options.device;
 }
 
-absl::Status CheckShape(absl::string_view operation, const Shape& shape) {
+absl::Status CheckShape(absl::string_view operation, const Shape& shape, int element_size = 1) {
   for (const SInt& size : shape) {
     if (size.min() < 0) {
       return absl::InvalidArgumentError(
           absl::StrCat(operation, ": the shape ", ToString(shape), " has a negative size"));
     }
+  }
+  if (!IsCountable(shape, element_size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(operation, ": the shape ", ToString(shape), " is too large"));
   }
   return absl::OkStatus();
 }
@@ -45,20 +49,16 @@ absl::Status CheckDType(absl::string_view operation, Scalar dtype) {
   return absl::OkStatus();
 }
 
-// The number of elements of a shape of numbers whose bytes can be counted.
+// The number of elements of a shape of numbers.
 absl::StatusOr<int64_t> CountElements(absl::string_view operation, const Shape& shape) {
-  BEAMD_RETURN_IF_ERROR(CheckShape(operation, shape));
+  BEAMD_RETURN_IF_ERROR(CheckShape(operation, shape, /*element_size=*/8));
   int64_t count = 1;
   for (const SInt& size : shape) {
     if (!size.is_number()) {
       return absl::InvalidArgumentError(
           absl::StrCat(operation, ": the shape ", ToString(shape), " holds variables"));
     }
-    if (__builtin_mul_overflow(count, size.number(), &count)) count = -1;
-    if (count < 0 || count > std::numeric_limits<int64_t>::max() / 8) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(operation, ": the shape ", ToString(shape), " is too large"));
-    }
+    count *= size.number();
   }
   return count;
 }

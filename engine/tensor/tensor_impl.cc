@@ -127,6 +127,16 @@ absl::StatusOr<Shape> BroadcastShape(std::span<const Shape> shapes) {
   return result;
 }
 
+bool IsCountable(const Shape& shape, int element_size) {
+  int64_t bytes = element_size;
+  bool fits = true;
+  for (const SInt& size : shape) {
+    if (size == 0) return true;
+    fits = fits && size.max() >= 0 && !__builtin_mul_overflow(bytes, size.max(), &bytes);
+  }
+  return fits;
+}
+
 std::string ToString(const Shape& shape) {
   return absl::StrCat(
       "(",

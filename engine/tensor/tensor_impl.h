@@ -72,6 +72,9 @@ absl::StatusOr<std::vector<int>> ResolveAxes(const Axes& axes, int ndim);
 absl::StatusOr<Shape> BroadcastShape(std::span<const Shape> shapes);
 // "(3, 4)".
 std::string ToString(const Shape& shape);
+// Its elements, of so many bytes each, can be counted whatever the variables are. What can't would
+// pass for small or empty, since sizes wrap.
+bool IsCountable(const Shape& shape, int element_size = 1);
 // `like` and the operand as tensors of one shape and, if `match_dtype`, of one dtype. A number takes
 // like's dtype (a float beside an integer tensor: the context's default_float). `reverse` swaps
 // them. What can't be, `operation` can't: both are then the same failed tensor.

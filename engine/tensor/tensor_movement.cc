@@ -121,6 +121,21 @@ std::vector<Tensor> WithThis(const Tensor& x, std::span<const Tensor> others) {
 
 Tensor PadConstant(const Tensor& x, const Ranges& pads, ConstValue value) {
   if (AllZero(pads)) return x;
+  // Each part of the sum is in range first, so that the sum of three is.
+  Shape padded = x.shape();
+  for (int i = 0; i < x.ndim(); ++i) {
+    const Shape parts{pads[i].first, pads[i].second, padded[i]};
+    if (std::ranges::all_of(parts, [](const SInt& size) { return IsCountable({size}); })) {
+      padded[i] = padded[i] + pads[i].first + pads[i].second;
+      if (IsCountable({padded[i]})) continue;
+    }
+    return InvalidTensor(
+        "pad", absl::StrCat("by ", ToString(pads[i].first), " and ", ToString(pads[i].second),
+                            " axis ", i, " of size ", ToString(x.shape()[i]), " is too large"));
+  }
+  if (!IsCountable(padded)) {
+    return InvalidTensor("pad", absl::StrCat("the shape ", ToString(padded), " is too large"));
+  }
   const Tensor zeros = Apply<functions::Pad>({x}, pads);
   if (value.Is(0)) return zeros;
   return zeros.Add(Apply<functions::Pad>({x.OnesLike()}, pads).Where(0, value));
@@ -391,6 +406,9 @@ Tensor Tensor::BroadcastTo(const Shape& shape) const {
   if (!fits) {
     return InvalidTensor(
         "expand", absl::StrCat(ToString(this->shape()), " can't broadcast to ", ToString(shape)));
+  }
+  if (!IsCountable(shape)) {
+    return InvalidTensor("expand", absl::StrCat("the shape ", ToString(shape), " is too large"));
   }
   const Tensor x = Reshape(padded);
   return padded == shape ? x : Apply<functions::Expand>({x}, shape);

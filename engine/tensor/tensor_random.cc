@@ -163,6 +163,10 @@ Tensor Tensor::Rand(LazyContext& context, const Shape& shape, const TensorOption
       return InvalidTensor("rand", absl::StrCat("can't fill the shape ", ToString(shape)));
     }
   }
+  constexpr int64_t kMostWords = (int64_t{1} << 32) - 2;  // two halves, each an Arange
+  if (!IsCountable(shape) || beamd::Prod(shape).number() > kMostWords * 4 / SizeBytes(dtype)) {
+    return InvalidTensor("rand", absl::StrCat("the shape ", ToString(shape), " is too large"));
+  }
   const std::string& device = options.device.empty() ? context.device() : options.device;
   const int64_t count = beamd::Prod(shape).number();
   const int64_t words = (count * SizeBytes(dtype) + 3) / 4, half = (words + 1) / 2;

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "tests/engine/tensor/tensor_world.h"
@@ -45,6 +47,19 @@ TEST(Reshape, KeepsSymbolicSizes) {
   ExpectFails(x.Reshape({5, 6}), "reshape", "another size");
   ASSERT_TRUE(w.context.Bind(n.expr(), 2).ok());
   EXPECT_EQ(w.Values(x.Reshape({n, 2, 3}).Sum(0)), (Array{{2, 3}, {8, 10, 12, 14, 16, 18}}));
+}
+
+TEST(Movement, RefusesSizesThatWrap) {
+  World w;
+  const Tensor x = w.Make(Counting({1, 1}));
+  const int64_t large = int64_t{1} << 32, most = std::numeric_limits<int64_t>::max();
+  ExpectFails(x.Expand({large, large}), "expand", "(4294967296, 4294967296) is too large");
+  ExpectFails(Tensor::Zeros(w.context, {large, large}), "full", "is too large");
+  ExpectFails(x.Expand({most, 1}).Contiguous(), "contiguous", "is too large");
+  ExpectFails(x.Pad({{{most, 1}}, std::nullopt}), "pad", "of size 1 is too large");
+  ExpectFails(x.Expand({large, 1}).Pad({std::nullopt, {{0, large}}}), "pad", "is too large");
+  const Tensor line = x.Expand({most, 1});
+  EXPECT_FALSE(line.Cat({line}).ok());
 }
 
 TEST(Expand, KeepsMinusOneAndAddsAxesInFront) {

@@ -62,6 +62,14 @@ TEST(Rand, GivesTheNumbersOfTinygradFarOut) {
             (std::vector<double>{0.6017453670501709, 0.24063992500305176, 0.9616683721542358}));
 }
 
+TEST(Rand, RefusesWhatIsTooLarge) {
+  World w;
+  ExpectFails(Tensor::Rand(w.context, {int64_t{1} << 40, 4}), "rand", "is too large");
+  ExpectFails(Tensor::Rand(w.context, {int64_t{1} << 32, int64_t{1} << 32}), "rand",
+              "is too large");
+  ExpectFails(Tensor::Randn(w.context, {int64_t{1} << 31}), "randn", "is too large");
+}
+
 TEST(Random, GivesTheNumbersOfTinygradInEveryDistribution) {
   World w;
   LazyContext& c = w.context;
