@@ -1,6 +1,7 @@
-// Answers to tinygrad 0.10.0 codegen/kernel.py, hand_coded_optimizations: the same choices in the
-// same order, so each block names what it decides and none is improved here.
+// Answers to tinygrad 0.10.0 codegen/kernel.py, apply_tensor_cores and hand_coded_optimizations: the
+// same choices in the same order, so each block names what it decides and none is improved here.
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -43,6 +44,25 @@ bool HasExpandedAxis(const Shape& shape, const std::vector<std::optional<SInt>>&
 
 int BufIndex(const Kernel& k, UOp buf) {
   return static_cast<int>(std::find(k.bufs().begin(), k.bufs().end(), buf) - k.bufs().begin());
+}
+
+// Matrix products in a type that the target multiplies by tiles: each warp takes several tiles a
+// side, some warps share N.
+bool ApplyTensorCores(Kernel& k) {
+  if (!TryApply(k, OptOp::kTc, 0, 0)) return false;
+  auto take = [&](OptOp op, TileDim dim, std::initializer_list<int> amounts) {
+    const std::optional<int> axis = k.TileAxis(dim);
+    if (!axis) return;
+    for (int amount : amounts) {
+      if (!Divides(amount, k.full_shape()[*axis])) continue;
+      TryApply(k, op, *axis, amount);
+      return;
+    }
+  };
+  take(OptOp::kUpcast, kTileM, {5, 4, 3, 2});
+  take(OptOp::kUpcast, kTileN, {5, 4, 3, 2});
+  take(OptOp::kLocal, kTileN, {4, 2});
+  return true;
 }
 
 // Matrix times vector: threads share a row, a work-group takes a block of rows.
@@ -264,7 +284,7 @@ Kernel RequiredOptimizations(const Kernel& kernel) {
 
 Kernel HandCodedOptimizations(const Kernel& kernel) {
   Kernel k = RequiredOptimizations(kernel);
-  if (ApplyMatvec(k)) return k;
+  if (ApplyTensorCores(k) || ApplyMatvec(k)) return k;
   ApplyGrouping(k);
   UpcastImages(k);
   if (k.group_for_reduces() > 0) return k;

@@ -150,7 +150,7 @@ std::vector<AxisColor> Kernel::colors() const {
 int64_t Kernel::UpcastProduct() const {
   int64_t product = 1;
   for (int i = first_upcast(); i < shape_len(); ++i) product *= MaxOf(full_shape()[i]);
-  return product;
+  return tensor_core_ == nullptr ? product : product / tensor_core_->ElementsPerThread();
 }
 
 int64_t Kernel::LocalProduct() const {
@@ -337,6 +337,18 @@ absl::Status Kernel::PadTo(int axis, int64_t amount) {
 }
 
 absl::Status Kernel::Apply(const Opt& opt) {
+  if (opt.op == OptOp::kTc) {
+    if (!opt.axis || !opt.amount) return Illegal("an axis and an amount are needed");
+    if (*opt.axis < 0 || *opt.amount < 0) return Illegal("a negative axis or amount");
+    BEAMD_RETURN_IF_ERROR(ApplyTensorCore(*opt.axis, *opt.amount));
+  } else {
+    BEAMD_RETURN_IF_ERROR(Change(opt));
+  }
+  applied_opts_.push_back(opt);
+  return absl::OkStatus();
+}
+
+absl::Status Kernel::Change(const Opt& opt) {
   const TargetCaps& caps = this->caps();
   const Shape& full = full_shape();
   const int reduce = first_reduce(), upcast = first_upcast(), globals = reduce - local_dims_;
@@ -347,12 +359,10 @@ absl::Status Kernel::Apply(const Opt& opt) {
     if (dont_use_locals_) return Illegal("NOLOCALS twice");
     if (local_dims_ != 0 || group_for_reduces_ != 0) return Illegal("NOLOCALS after locals");
     dont_use_locals_ = true;
-    applied_opts_.push_back(opt);
     return absl::OkStatus();
   }
   if (!opt.axis || !opt.amount) return Illegal("an axis and an amount are needed");
   if (*opt.axis < 0 || *opt.amount < 0) return Illegal("a negative axis or amount");
-  if (opt.op == OptOp::kTc) return Illegal("tensor cores are not built yet (issue 4)");
 
   int64_t axis64 = *opt.axis;
   if (opt.op == OptOp::kUnroll) axis64 += reduce;
@@ -391,6 +401,7 @@ absl::Status Kernel::Apply(const Opt& opt) {
     case OptOp::kGroupTop:
       if (!caps.has_local || !caps.has_shared) return Illegal("the target has no shared memory");
       if (axis < group_end || axis >= upcast) return Illegal("GROUP takes from reduce axes");
+      if (tensor_core_ != nullptr) return Illegal("GROUP with tensor cores");
       if (facts_->parallel_reduces) return Illegal("GROUP with two reductions of one axis");
       ShiftTo(axis, amount, opt.op == OptOp::kGroupTop, group_end);
       ++group_for_reduces_;
@@ -409,6 +420,10 @@ absl::Status Kernel::Apply(const Opt& opt) {
     }
     case OptOp::kUpcast:
       if (axis >= reduce) return Illegal("UPCAST takes from axes that are not reduced");
+      if (tensor_core_ != nullptr && axis >= globals &&
+          axis < globals + tensor_core_->ThreadAxes()) {
+        return Illegal("UPCAST of a tensor core's threads");
+      }
       if (amount > kMaxUpcast) return Illegal(absl::StrCat("UPCAST over ", kMaxUpcast));
       ShiftTo(axis, amount, false, shape_len());
       ++upcasted_;
@@ -431,6 +446,9 @@ absl::Status Kernel::Apply(const Opt& opt) {
       std::iota(order.begin(), order.end(), 0);
       std::swap(order[axis], order[amount]);
       Permute(order);
+      for (std::optional<int>& tiles : tile_axes_) {
+        if (tiles) tiles = order[*tiles];
+      }
       break;
     }
     case OptOp::kPadTo:
@@ -442,8 +460,97 @@ absl::Status Kernel::Apply(const Opt& opt) {
     default:
       return Illegal("an unknown opt");
   }
-  applied_opts_.push_back(opt);
-  DropOnes();
+  if (!DropOnes()) return absl::OkStatus();
+  // Only `axis` can have become one.
+  for (std::optional<int>& tiles : tile_axes_) {
+    if (!tiles || *tiles < axis) continue;
+    if (*tiles == axis) {
+      tiles.reset();
+    } else {
+      --*tiles;
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::optional<std::array<int, kTileDims>> Kernel::ProductAxes(int index, const TensorCore& core,
+                                                              int choice, int level) const {
+  UOp product = reduceops()[index].src(0);
+  if (core.in != core.out) {
+    if (!product.is(Op::kCast) || product.dtype() != DType(core.out)) return std::nullopt;
+    product = product.src(0);
+  }
+  if (!product.is(Op::kMul)) return std::nullopt;
+  std::array<std::vector<std::optional<SInt>>, 2> strides;
+  for (int i = 0; i < 2; ++i) {
+    UOp factor = product.src(i);
+    if (factor.dtype() != DType(core.in)) return std::nullopt;
+    if (level >= 1 && factor.is(Op::kCast)) {
+      factor = factor.src(0);
+    } else if (!factor.is(Op::kLoad)) {
+      return std::nullopt;
+    }
+    const auto buf = std::find(bufs().begin(), bufs().end(), factor);
+    if (buf == bufs().end()) return std::nullopt;
+    strides[i] = tracker(static_cast<int>(buf - bufs().begin())).RealStrides();
+  }
+
+  const int reduce = first_reduce(), rank = shape_len();
+  if (rank - reduce > 1 && level < 1) return std::nullopt;
+  // N are axes along which the first factor repeats, M those of the second.
+  std::array<std::vector<int>, 2> repeats;
+  for (int i = 0; i < 2; ++i) {
+    for (int axis = 0; axis < reduce; ++axis) {
+      if (strides[i][axis] && IsZero(*strides[i][axis])) repeats[i].push_back(axis);
+    }
+  }
+  const int64_t ks = rank - reduce, ms = static_cast<int64_t>(repeats[kTileM].size());
+  const int64_t at = static_cast<int64_t>(repeats[kTileN].size()) * ms * ks - 1 - choice;
+  if (at < 0) return std::nullopt;
+  const std::array<int, kTileDims> axes = {repeats[kTileN][at / ks / ms],
+                                           repeats[kTileM][at / ks % ms],
+                                           reduce + static_cast<int>(at % ks)};
+  for (int i = 0; i < kTileDims; ++i) {
+    if (level < 2 && !IsZero(full_shape()[axes[i]] % SInt(core.dims[i]))) return std::nullopt;
+  }
+  return axes;
+}
+
+absl::Status Kernel::ApplyTensorCore(int choice, int level) {
+  const std::span<const TensorCore> cores = TensorCoresOf(caps());
+  if (cores.empty()) return Illegal("the target has no tensor cores");
+  if (!applied_opts_.empty()) return Illegal("TC comes first");
+  if (reduceops().empty() || reduceops()[0].data<ReduceArg>().op != Op::kAdd) {
+    return Illegal("TC is for sums");
+  }
+  for (const TensorCore& core : cores) {
+    const auto axes = ProductAxes(0, core, choice, level);
+    for (int i = 1; i < static_cast<int>(reduceops().size()); ++i) {
+      if (ProductAxes(i, core, choice, level) != axes) return Illegal("TC of different reductions");
+    }
+    if (!axes) continue;
+    Kernel tiled = *this;
+    BEAMD_RETURN_IF_ERROR(tiled.Tile(core, *axes));
+    *this = std::move(tiled);
+    return absl::OkStatus();
+  }
+  return Illegal("no tensor core fits");
+}
+
+absl::Status Kernel::Tile(const TensorCore& core, const std::array<int, kTileDims>& axes) {
+  const Shape full = full_shape();
+  for (int i = 0; i < kTileDims; ++i) {
+    if (IsZero(full[axes[i]] % SInt(core.dims[i]))) continue;
+    BEAMD_RETURN_IF_ERROR(Change({OptOp::kPadTo, axes[i], core.dims[i]}));
+  }
+  tile_axes_ = {axes[kTileN], axes[kTileM]};
+  for (const TensorCore::Split& split : core.splits) {
+    std::optional<int> axis = axes[kTileK] - first_reduce();
+    if (split.dim != kTileK) axis = tile_axes_[split.dim];
+    if (!axis) return Illegal("one axis is too short for both sides of a tile");
+    BEAMD_RETURN_IF_ERROR(Change({split.op, *axis, split.amount}));
+  }
+  tensor_core_ = &core;
   return absl::OkStatus();
 }
 

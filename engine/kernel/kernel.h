@@ -3,11 +3,13 @@
 // Full shape, left to right: <global><local><group><reduce><upcast/unroll>. Every buffer and every
 // reduction has a ShapeTracker of that rank, with size 1 on axes where it does not vary.
 // Spec: tinygrad 0.10.0 codegen/kernel.py. Differs: where an opt may change an answer, SEMANTICS
-// refuses it; no tensor cores yet (issue 4).
+// refuses it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/base/target_caps.h"
 #include "engine/kernel/opt.h"
+#include "engine/kernel/tensor_core.h"
 #include "engine/shape/shape_tracker.h"
 #include "engine/uop/uop.h"
 
@@ -68,9 +71,14 @@ class Kernel {
   int group_for_reduces() const { return group_for_reduces_; }
   int upcasted() const { return upcasted_; }
   bool dont_use_locals() const { return dont_use_locals_; }
+  // What computes the sums; null without a TC opt.
+  const TensorCore* tensor_core() const { return tensor_core_; }
+  // The axis that counts tiles along N or M; none where there is one tile, or no tensor core.
+  std::optional<int> TileAxis(TileDim dim) const { return tile_axes_[dim]; }
   std::vector<AxisColor> colors() const;
-  // Elements a thread computes at once (magenta, yellow), threads of a work-group (cyan, green,
-  // white): what BEAM_UPCAST_MAX and BEAM_LOCAL_MAX bound. A symbolic axis counts as its maximum.
+  // Elements a thread computes at once (magenta, yellow; those within a tensor core's tile count as
+  // one), threads of a work-group (cyan, green, white): what BEAM_UPCAST_MAX and BEAM_LOCAL_MAX
+  // bound. A symbolic axis counts as its maximum.
   int64_t UpcastProduct() const;
   int64_t LocalProduct() const;
   // "r_16_16_16_4_4_4"; a symbol in a size is spelt in hexadecimal.
@@ -95,6 +103,15 @@ class Kernel {
   using TrackerPtr = std::shared_ptr<const ShapeTracker>;
 
   explicit Kernel(std::shared_ptr<const Facts> facts);
+  // Apply, without the record of it.
+  absl::Status Change(const Opt& opt);
+  // The axes of N, M and K that `core` would multiply along for reduction `index`: choice `choice`
+  // of them, the last first.
+  std::optional<std::array<int, kTileDims>> ProductAxes(int index, const TensorCore& core,
+                                                        int choice, int level) const;
+  absl::Status ApplyTensorCore(int choice, int level);
+  // Splits the product's axes as `core` needs them.
+  absl::Status Tile(const TensorCore& core, const std::array<int, kTileDims>& axes);
   absl::Status CheckSharedMemory(int64_t amount) const;
   absl::Status PadTo(int axis, int64_t amount);
   // Replaces every tracker; equal pointers stay equal, `f` is called once for each.
@@ -113,9 +130,12 @@ class Kernel {
   int group_for_reduces_ = 0;
   int upcasted_ = 0;
   bool dont_use_locals_ = false;
+  const TensorCore* tensor_core_ = nullptr;
+  std::array<std::optional<int>, 2> tile_axes_;  // of N, M
 };
 
-// What 0.10.0's hand_coded_optimizations chooses after the required ones, without tensor cores.
+// What 0.10.0 chooses without a search after the required ones: tensor cores where they fit as they
+// are (TC=1, TC_OPT=0), else what its hand_coded_optimizations does.
 Kernel HandCodedOptimizations(const Kernel& kernel);
 // The opts that a kernel can't do without: an image is written four elements at a time. A kernel
 // that has none, or can't have them, comes back as it is.

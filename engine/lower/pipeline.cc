@@ -89,6 +89,9 @@ std::span<const absl::string_view> LowerPassNames() { return kPasses; }
 
 absl::StatusOr<LinearProgram> Lower(const Kernel& kernel, UOpGraph& graph,
                                     const LowerOptions& options) {
+  if (kernel.tensor_core() != nullptr) {
+    return absl::UnimplementedError("tensor cores are not lowered yet (issue 4)");
+  }
   PassRunner run(options);
   const int64_t max_nodes = options.max_uops > 0
                                 ? std::min(2 * options.max_uops + 1000, kMaxExpandedNodes)

@@ -272,10 +272,6 @@ TEST(Kernel, PadToDoesNotQuadrupleTheWork) {
   EXPECT_THAT(After(kElementwise, {{kUpcast, 0, 4}, {kPadTo, 1, 32}}), HasSubstr("upcast axis"));
 }
 
-TEST(Kernel, TensorCoresWait) {
-  EXPECT_THAT(After(kMatmul, {{OptOp::kTc, 0, 0}}), HasSubstr("issue 4"));
-}
-
 constexpr absl::string_view kSymbolic = R"(
 %0 = DEFINE_GLOBAL global float32* slot 0
 %1 = VIEW void view[shape (32,1) strides (1,0) offset 0]

@@ -77,6 +77,32 @@ TEST(Lower, WithoutElementsThereIsNothingToLaunch) {
   }
 }
 
+TEST(Lower, TensorCoresAreUnimplemented) {
+  const TargetCaps caps = CorpusTarget(TargetKind::kCuda);
+  UOpGraph source, graph;
+  const UOp sink = ParseText(R"(
+%0 = DEFINE_GLOBAL global float32* slot 0
+%1 = VIEW void view[shape (16,8,1) strides (8,1,0) offset 0]
+%2 = DEFINE_GLOBAL global float16* slot 1
+%3 = VIEW void view[shape (16,8,16) strides (16,0,1) offset 0]
+%4 = LOAD float16 (%2, %3)
+%5 = DEFINE_GLOBAL global float16* slot 2
+%6 = VIEW void view[shape (16,8,16) strides (0,1,8) offset 0]
+%7 = LOAD float16 (%5, %6)
+%8 = MUL float16 (%4, %7)
+%9 = CAST float32 (%8)
+%10 = REDUCE_AXIS float32 (%9) ADD axes (2)
+%11 = STORE void (%0, %1, %10)
+%12 = SINK void (%11))",
+                             source)
+                       .value();
+  Kernel kernel = Kernel::Create(sink, caps).value();
+  ASSERT_TRUE(kernel.Apply({OptOp::kTc, 0, 0}).ok());
+  const absl::Status status = Lower(kernel, graph, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("tensor cores"));
+}
+
 TEST(Lower, OverMaxUopsIsResourceExhausted) {
   UOpGraph source;
   const Kernel kernel = Applied(TextOf("IntegerMatmul"), source, {Upcast(0, 4)});
