@@ -1,6 +1,5 @@
 #include "tests/conformance/check.h"
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -40,7 +39,7 @@ absl::StatusOr<Excepted> ParseExcepted(absl::string_view text) {
 }
 
 double Tally::Ratio() const {
-  const int counted = kernels - images - excepted;
+  const int counted = kernels - excepted;
   return counted == 0 ? 1 : static_cast<double>(equal) / counted;
 }
 
@@ -56,11 +55,6 @@ absl::StatusOr<Kernel> MakeKernel(const std::string& id, const CheckInput& input
   return kernel;
 }
 
-bool UsesImages(const Kernel& kernel) {
-  return std::any_of(kernel.bufs().begin(), kernel.bufs().end(),
-                     [](UOp buf) { return !buf.is(Op::kValid) && buf.src(0).dtype().is_image(); });
-}
-
 std::string StateDifference(const WrittenState& written, const Kernel& kernel) {
   std::vector<std::string> colors;
   for (AxisColor color : kernel.colors()) colors.emplace_back(ToString(color));
@@ -72,22 +66,13 @@ std::string StateDifference(const WrittenState& written, const Kernel& kernel) {
                       absl::StrJoin(written.colors, " "));
 }
 
-bool IsTensorCore(int number) {
-  static const std::vector<Opt> actions = Actions({});
-  return number >= 1 && number <= static_cast<int>(actions.size()) &&
-         actions[number - 1].op == OptOp::kTc;
-}
-
 std::string LegalDifference(const std::vector<int>& written,
                             const std::vector<std::pair<int, Kernel>>& ours) {
   static const std::vector<Opt> actions = Actions({});
-  std::set<int> theirs;
-  for (int number : written) {
-    if (!IsTensorCore(number)) theirs.insert(number);
-  }
+  std::set<int> theirs(written.begin(), written.end());
   std::vector<std::string> differences;
   for (const auto& [number, kernel] : ours) {
-    if (!IsTensorCore(number) && theirs.erase(number) == 0) {
+    if (theirs.erase(number) == 0) {
       differences.push_back(absl::StrCat("allows ", ToString(actions[number - 1])));
     }
   }
@@ -97,13 +82,11 @@ std::string LegalDifference(const std::vector<int>& written,
   return absl::StrJoin(differences, ", ");
 }
 
-void Count(const std::string& id, bool image, const absl::StatusOr<std::string>& why,
-           const CheckInput& input, Tally& tally) {
+void Count(const std::string& id, const absl::StatusOr<std::string>& why, const CheckInput& input,
+           Tally& tally) {
   ++tally.kernels;
   const bool equal = why.ok() && why->empty();
-  if (image) {
-    ++tally.images;
-  } else if (input.excepted.count(id) != 0) {
+  if (input.excepted.count(id) != 0) {
     ++tally.excepted;
     if (equal) tally.needless.push_back(id);
   } else if (equal) {

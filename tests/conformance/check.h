@@ -25,8 +25,7 @@ using Excepted = std::map<std::string, std::map<std::string, std::string>>;
 absl::StatusOr<Excepted> ParseExcepted(absl::string_view text);
 
 struct Tally {
-  int kernels = 0;  // compared, images and excepted included
-  int images = 0;   // left out of the ratio until images are supported
+  int kernels = 0;  // compared, excepted included
   int equal = 0;
   int unsupported = 0;  // refused by the engine
   int excepted = 0;
@@ -34,7 +33,7 @@ struct Tally {
   std::vector<std::pair<std::string, std::string>> differences;  // id, why; unsupported ones too
   std::vector<std::string> needless;                             // excepted, but equal
 
-  // equal / (kernels - images - excepted); 1 where nothing is left.
+  // equal / (kernels - excepted); 1 where nothing is left.
   double Ratio() const;
 };
 
@@ -65,20 +64,15 @@ std::vector<Line> Sampled(std::vector<Line> lines, const CheckInput& input) {
 // Unimplemented.
 absl::StatusOr<Kernel> MakeKernel(const std::string& id, const CheckInput& input, UOpGraph& graph);
 
-// Does the kernel read or write an image?
-bool UsesImages(const Kernel& kernel);
-
 // How `kernel` differs from the state written; empty if it doesn't.
 std::string StateDifference(const WrittenState& written, const Kernel& kernel);
-// How two lists of actions differ once tensor cores are taken out of `written`.
+// How two lists of legal actions differ.
 std::string LegalDifference(const std::vector<int>& written,
                             const std::vector<std::pair<int, Kernel>>& ours);
-// Is action `number` a tensor core's?
-bool IsTensorCore(int number);
 
 // Adds a kernel to the tally. `why`: how it differs, empty if it doesn't; Unimplemented: refused.
-void Count(const std::string& id, bool image, const absl::StatusOr<std::string>& why,
-           const CheckInput& input, Tally& tally);
+void Count(const std::string& id, const absl::StatusOr<std::string>& why, const CheckInput& input,
+           Tally& tally);
 
 // What the heuristics choose, from the fresh shape on.
 absl::StatusOr<Tally> CheckHeuristics(const CheckInput& input);

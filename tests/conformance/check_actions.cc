@@ -34,17 +34,13 @@ absl::StatusOr<Tally> CheckActions(const CheckInput& input) {
   }
   BEAMD_ASSIGN_OR_RETURN(std::vector<WrittenActions> lines,
                          input.recorded->Actions(TargetName(input.target)));
-  std::erase_if(lines,
-                [](const WrittenActions& line) { return IsTensorCore(line.then.value_or(0)); });
   Tally tally;
   for (const WrittenActions& line : Sampled(std::move(lines), input)) {
     UOpGraph graph;
     const absl::StatusOr<Kernel> kernel = MakeKernel(line.id, input, graph);
-    if (kernel.ok()) {
-      Count(line.id, UsesImages(*kernel), Difference(line, *kernel), input, tally);
-    } else {
-      Count(line.id, false, kernel.status(), input, tally);
-    }
+    Count(line.id,
+          kernel.ok() ? absl::StatusOr<std::string>(Difference(line, *kernel)) : kernel.status(),
+          input, tally);
   }
   return tally;
 }

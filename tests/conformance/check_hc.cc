@@ -28,17 +28,13 @@ std::string Difference(const WrittenHeuristics& written, const Kernel& fresh) {
 absl::StatusOr<Tally> CheckHeuristics(const CheckInput& input) {
   BEAMD_ASSIGN_OR_RETURN(std::vector<WrittenHeuristics> lines,
                          input.recorded->Heuristics(TargetName(input.target)));
-  // Where a tensor core was chosen, the rest follows from it.
-  std::erase_if(lines, [](const WrittenHeuristics& line) { return line.tensor_cores; });
   Tally tally;
   for (const WrittenHeuristics& line : Sampled(std::move(lines), input)) {
     UOpGraph graph;
     const absl::StatusOr<Kernel> kernel = MakeKernel(line.id, input, graph);
-    if (kernel.ok()) {
-      Count(line.id, UsesImages(*kernel), Difference(line, *kernel), input, tally);
-    } else {
-      Count(line.id, false, kernel.status(), input, tally);
-    }
+    Count(line.id,
+          kernel.ok() ? absl::StatusOr<std::string>(Difference(line, *kernel)) : kernel.status(),
+          input, tally);
   }
   return tally;
 }

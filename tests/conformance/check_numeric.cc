@@ -225,7 +225,7 @@ absl::StatusOr<Tally> CheckNumeric(const CheckInput& input) {
     while (next < end && getline(&line, &capacity, lines) > 0) {
       std::string why(line + 1);
       why.pop_back();
-      Count(cases[next++].id, false, why, input, tally);
+      Count(cases[next++].id, why, input, tally);
     }
     free(line);
     fclose(lines);
@@ -237,7 +237,7 @@ absl::StatusOr<Tally> CheckNumeric(const CheckInput& input) {
                                   ? absl::StrCat("took over ", kSecondsPerKernel, " s")
                               : WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
                                                     : absl::StrCat("exit ", WEXITSTATUS(status));
-      Count(cases[next++].id, false, why, input, tally);
+      Count(cases[next++].id, why, input, tally);
     }
   }
   return tally;

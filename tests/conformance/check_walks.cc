@@ -36,19 +36,13 @@ std::string Difference(const WrittenWalk& written, const Kernel& fresh) {
 absl::StatusOr<Tally> CheckWalks(const CheckInput& input) {
   BEAMD_ASSIGN_OR_RETURN(std::vector<WrittenWalk> lines,
                          input.recorded->Walks(TargetName(input.target)));
-  std::erase_if(lines, [](const WrittenWalk& line) {
-    return std::any_of(line.steps.begin(), line.steps.end(),
-                       [](const WrittenWalk::Step& step) { return IsTensorCore(step.take); });
-  });
   Tally tally;
   for (const WrittenWalk& line : Sampled(std::move(lines), input)) {
     UOpGraph graph;
     const absl::StatusOr<Kernel> kernel = MakeKernel(line.id, input, graph);
-    if (kernel.ok()) {
-      Count(line.id, UsesImages(*kernel), Difference(line, *kernel), input, tally);
-    } else {
-      Count(line.id, false, kernel.status(), input, tally);
-    }
+    Count(line.id,
+          kernel.ok() ? absl::StatusOr<std::string>(Difference(line, *kernel)) : kernel.status(),
+          input, tally);
   }
   return tally;
 }

@@ -99,10 +99,6 @@ absl::StatusOr<bool> RunAll() {
       for (const auto& [id, why] : tally->differences) {
         absl::FPrintF(stderr, "%s %s %s: %s\n", check, target, id, why);
       }
-      if (tally->images > 0) {
-        absl::FPrintF(stderr, "%s %s: %d kernels with images left out\n", check, target,
-                      tally->images);
-      }
       if (!tally->needless.empty()) {
         absl::FPrintF(stderr, "%s %s: excepted, but equal: %s\n", check, target,
                       absl::StrJoin(tally->needless, " "));

@@ -56,8 +56,8 @@ WrittenState State(const JsonValue& value) {
 }
 
 WrittenHeuristics HeuristicsOf(std::string id, const JsonValue& value) {
-  return {std::move(id),          value["error"].String(), value["tc"].Bool(),
-          Sizes(value["shape0"]), Opts(value["opts"]),     State(value)};
+  return {std::move(id), value["error"].String(), Sizes(value["shape0"]), Opts(value["opts"]),
+          State(value)};
 }
 
 }  // namespace

@@ -26,7 +26,6 @@ struct WrittenState {
 struct WrittenHeuristics {
   std::string id;
   std::string error;  // not empty: the release fails, nothing else is there
-  bool tensor_cores = false;
   std::vector<WrittenSize> fresh_shape;
   std::vector<Opt> opts;
   WrittenState state;
