@@ -110,7 +110,9 @@ class Builder {
       return absl::FailedPreconditionError(absl::StrCat(
           "ASSIGN to ", Describe(output.buffer),
           ": its value reads other elements of what is overwritten; make a copy of them first: "
-          "x.Assign(x + x.T().Contiguous()) instead of x.Assign(x + x.T())"));
+          "x.Assign(x + x.T().Contiguous()) instead of x.Assign(x + x.T()), Clone() for "
+          "consecutive "
+          "elements"));
     }
     return absl::OkStatus();
   }
@@ -143,6 +145,8 @@ class Builder {
       reads_.push_back({base.buffer(), st});
     } else {
       buffer.read_new = id;
+      // A window shows the memory that it is a window of, as it is.
+      if (graph_.bases[id].op == Op::kBufferView) reads_.push_back({base.buffer(), st});
     }
     return uops_.Make(Op::kLoad, base.dtype(), {Global(slot), View(st)});
   }

@@ -57,7 +57,14 @@ absl::StatusOr<Draft> DraftItem(const LazyGraph& graph, const Grouping& grouping
   draft.item.ast = ast.sink;
   for (KernelAst::Buffer& buffer : ast.buffers) {
     if (buffer.read_old) draft.reads.old.push_back(Root(buffer.buffer));
-    if (buffer.read_new != kNoBase) draft.reads.results.push_back(buffer.read_new);
+    if (buffer.read_new != kNoBase) {
+      draft.reads.results.push_back(buffer.read_new);
+      // Through a window of a realised buffer the item reads that buffer.
+      const LazyBase& made_by = graph.bases[buffer.read_new];
+      if (made_by.op == Op::kBufferView && made_by.sources[0].id == kNoBase) {
+        draft.reads.old.push_back(Root(buffer.buffer));
+      }
+    }
     if (buffer.read_old && buffer.read_new != kNoBase) {
       return absl::FailedPreconditionError(
           absl::StrCat("one kernel would read ", ToString(DType(buffer.buffer->dtype)), " x ",

@@ -101,9 +101,9 @@ Tensor::Tensor(LazyBuffer lazydata, std::optional<bool> requires_grad)
 }
 
 Tensor Tensor::Failed(absl::Status status) {
-  BEAMD_CHECK(!status.ok(), "a failed tensor has an error");
   auto impl = std::make_shared<Impl>();
-  impl->status = std::move(status);
+  impl->status =
+      status.ok() ? absl::InternalError("a failed tensor without a reason") : std::move(status);
   return Tensor(std::move(impl));
 }
 
@@ -167,6 +167,9 @@ absl::StatusOr<std::vector<std::byte>> Tensor::ToBytes() const {
   if (!ok()) return status();
   if (!AllNumbers(shape())) {
     return ReadError(absl::StrCat("the shape ", ToString(shape()), " holds variables"));
+  }
+  if (!IsCountable(shape(), element_size())) {
+    return ReadError(absl::StrCat("the shape ", ToString(shape()), " is too large"));
   }
   const int64_t size_bytes = nbytes();
   if (size_bytes == 0) return std::vector<std::byte>();

@@ -380,7 +380,8 @@ absl::Status Tensor::Set(const std::vector<Index>& indices, const Operand& value
   const ShapeTracker seen = lazydata().st();
   target.Assign(values);
   BEAMD_RETURN_IF_ERROR(target.Realize());
-  // Another node from now on: what was computed of the old one stays true of the old content.
+  // Another node from now on: what was realised of the old one stays as it was. What wasn't reads
+  // the memory when it is, as in 0.10.0.
   impl_->lazydata = target.lazydata().base().WithView(seen);
   return absl::OkStatus();
 }

@@ -213,7 +213,10 @@ Tensor Tensor::Linear(const Tensor& weight, const Tensor& bias) const {
 
 Tensor Tensor::Sequential(const std::vector<std::function<Tensor(const Tensor&)>>& layers) const {
   Tensor x = *this;
-  for (const auto& layer : layers) x = layer(x);
+  for (const auto& layer : layers) {
+    if (!layer) return InvalidTensor("sequential", "a layer is no function");
+    x = layer(x);
+  }
   return x;
 }
 

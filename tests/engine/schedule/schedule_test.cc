@@ -180,6 +180,28 @@ TEST_F(ScheduleTest, BothTheOldAndTheNewValueInOneKernelAreRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("both before and after"));
 }
 
+TEST_F(ScheduleTest, AWindowOfWhatIsOverwrittenIsRefused) {
+  const LazyBuffer a = Empty({4, 16});
+  const std::array<std::pair<SInt, SInt>, 2> first{{{0, 2}, {0, 16}}};
+  const std::array<std::pair<SInt, SInt>, 2> last{{{2, 4}, {0, 16}}};
+  const LazyBuffer window = a.Shrink(last).Contiguous();
+  ASSERT_EQ(window.op(), Op::kBufferView);
+  const std::vector<LazyBuffer> roots{a.Shrink(first).Assign(window + ConstValue(1.0))};
+  const absl::Status status = CreateSchedule(roots).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Clone()"));
+}
+
+TEST_F(ScheduleTest, ReadersOfAWindowComeBeforeAnAssignToTheWhole) {
+  const LazyBuffer a = Empty({4, 16});
+  const std::array<std::pair<SInt, SInt>, 2> last{{{2, 4}, {0, 16}}};
+  const LazyBuffer doubled = a.Shrink(last).Contiguous() * ConstValue(2.0);
+  const LazyBuffer after = a.Assign(Empty({4, 16}) + ConstValue(1.0));
+  const Schedule s = Schedule_({after, doubled});
+  ASSERT_EQ(s.kernel_count(), 2);
+  EXPECT_TRUE(s.items.back().outputs[0] == after.base());
+}
+
 TEST_F(ScheduleTest, ACycleThroughAnAssignIsNamed) {
   // x reads the new a and is stored (expanded) before y, which reads the old one together with it.
   const LazyBuffer a = Empty({4});

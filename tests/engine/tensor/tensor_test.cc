@@ -232,5 +232,20 @@ TEST_F(TensorStateTest, OneRealizationIsOfOneContext) {
   EXPECT_THAT(Message(Tensor::Realize({x, y})), HasSubstr("different contexts"));
 }
 
+TEST(Tensor, MoreBytesThanCanBeCountedAreNotRead) {
+  LazyContext context;
+  const Tensor x = Tensor::Full(context, {2, 2}, 1, {.dtype = Scalar::kFloat64});
+  const Tensor huge = x.Repeat({1 << 30, 1 << 30});
+  const absl::Status status = huge.ok() ? huge.ToBytes().status() : huge.status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+}
+
+TEST(Tensor, MisuseIsNoAbort) {
+  EXPECT_EQ(Tensor::Failed(absl::OkStatus()).status().code(), absl::StatusCode::kInternal);
+  LazyContext context;
+  const Tensor x = Tensor::Ones(context, {2});
+  EXPECT_EQ(x.Sequential({nullptr}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace beamd::testing
