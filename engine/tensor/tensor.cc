@@ -1,6 +1,7 @@
 #include "engine/tensor/tensor.h"
 
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
@@ -127,7 +128,12 @@ SInt Tensor::size(int axis) const {
 
 SInt Tensor::numel() const { return lazydata().size(); }
 
-int64_t Tensor::nbytes() const { return numel().max() * element_size(); }
+int64_t Tensor::nbytes() const {
+  int64_t bytes = 0;
+  return __builtin_mul_overflow(numel().max(), element_size(), &bytes)
+             ? std::numeric_limits<int64_t>::max()
+             : bytes;
+}
 
 std::optional<bool> Tensor::requires_grad() const {
   return impl_ == nullptr ? std::nullopt : impl_->requires_grad;
