@@ -173,7 +173,14 @@ SInt LargestIndex(const View& v) {
   for (size_t i = 0; i < v.shape.size(); ++i) {
     const auto [begin, end] = v.mask ? (*v.mask)[i] : std::pair(SInt(0), v.shape[i]);
     if (ProvenLe(end, begin)) return -1;
-    largest = largest + Max(v.strides[i] * begin, v.strides[i] * (end - 1));
+    // Not the larger of both ends where one is known to be: an axis that is empty for some value of
+    // its variables touches nothing, and what is larger there doesn't count.
+    const SInt& stride = v.strides[i];
+    const SInt first = stride * begin;
+    const SInt last = stride * (end - 1);
+    largest = largest + (ProvenLe(0, stride)   ? last
+                         : ProvenLe(stride, 0) ? first
+                                               : Max(first, last));
   }
   return largest;
 }

@@ -456,6 +456,9 @@ TEST(ShapeTracker, RealSizeCoversEveryValueOfAVariable) {
   EXPECT_EQ(ShapeTracker::FromShape({n, 4}).Pad(Pairs{{2, 2}, {0, 3}}).RealSize(), 40);
   const std::array<int, 1> axis = {0};
   EXPECT_EQ(ShapeTracker::FromShape({n, 4}).Flip(axis).RealSize(), 40);
+  // What is behind the first n of ten, which is nothing for n = 10.
+  EXPECT_EQ(ShapeTracker::FromShape({10}).Shrink(Pairs{{n, 10}}).RealSize(), 10);
+  EXPECT_EQ(ShapeTracker::FromShape({10}).Shrink(Pairs{{n, 10}}).Flip(axis).RealSize(), 10);
 }
 
 TEST(ShapeTracker, IndexesARankOfZero) {

@@ -297,6 +297,13 @@ TEST(Get, FollowsVariables) {
   ExpectFails(x.Get({n + 1}), "get", "index (n+1) is out of bounds on axis 0 of size 4");
   ExpectFails(x.Get({Slice{0, n + 2}}), "get", "isn't within axis 0 of size 4");
   ExpectFails(x.Get({Slice{0, n, 2}}), "get", "takes numbers");
+  // To the end, which may be where it begins.
+  const SInt m{w.context.Variable("m", 1, 4)};
+  for (const auto& [begin, want] :
+       {std::pair(3, Array{{3}, {10, 11, 12}}), {4, {{3}, {0, 0, 0}}}}) {
+    ASSERT_TRUE(w.context.Bind(m.expr(), begin).ok());
+    EXPECT_EQ(w.Values(x.Get({Slice{m, kNone}}).Sum(0)), want);
+  }
   const Tensor part = x.Get({Slice{0, n}});
   ExpectFails(part.Get({w.Make({{1}, {0}}, Scalar::kInt32)}), "get", "axis 0 is symbolic");
 }
