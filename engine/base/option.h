@@ -1,5 +1,5 @@
 // Named integer settings with a scoped override: a default, replaced by the environment variable of
-// the same name, replaced on one thread for the life of an ScopedOption.
+// the same name, replaced on one thread for the life of a ScopedOption.
 //
 //   if (options::kWino) ...
 //   ScopedOption scope(options::kNoOpt, 1);
@@ -50,7 +50,6 @@ namespace options {
 extern const Option kDebug;          // DEBUG 0: what realising prints
 extern const Option kBeam;           // BEAM 0: width of the search that a realised kernel gets
 extern const Option kNoOpt;          // NOOPT 0: kernels are compiled without opts
-extern const Option kImage;          // IMAGE 0: float images for convolutions and matmuls
 extern const Option kWino;           // WINO 0: Winograd for 3x3 convolutions
 extern const Option kJit;            // JIT 1: captured plans replay; 0 runs them anew each time
 extern const Option kLazyCache;      // LAZYCACHE 1: equal lazy nodes are one
