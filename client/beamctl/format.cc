@@ -8,27 +8,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "engine/base/json_string.h"
 #include "engine/kernel/opt.h"
 
 namespace beamd {
-namespace {
-
-std::string Quoted(absl::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      absl::StrAppend(&out, "\\", absl::string_view(&c, 1));
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&out, "\\u%04x", c);
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
-
-}  // namespace
-
 std::string TimeText(double seconds) {
   if (seconds <= 0) return "-";
   if (seconds < 1e-3) return absl::StrFormat("%.3g us", seconds * 1e6);
@@ -62,7 +45,7 @@ std::string OptsText(const WireOpts& opts) {
 }
 
 JsonLine& JsonLine::Text(absl::string_view key, absl::string_view value) {
-  return Raw(key, Quoted(value));
+  return Raw(key, JsonString(value));
 }
 
 JsonLine& JsonLine::Number(absl::string_view key, double value) {
@@ -74,12 +57,14 @@ JsonLine& JsonLine::Bool(absl::string_view key, bool value) {
 }
 
 JsonLine& JsonLine::Texts(absl::string_view key, const std::vector<std::string>& values) {
-  const auto quote = [](std::string* out, const std::string& value) { out->append(Quoted(value)); };
+  const auto quote = [](std::string* out, const std::string& value) {
+    out->append(JsonString(value));
+  };
   return Raw(key, absl::StrCat("[", absl::StrJoin(values, ",", quote), "]"));
 }
 
 JsonLine& JsonLine::Raw(absl::string_view key, absl::string_view value) {
-  absl::StrAppend(&text_, text_.empty() ? "{" : ",", Quoted(key), ":", value);
+  absl::StrAppend(&text_, text_.empty() ? "{" : ",", JsonString(key), ":", value);
   return *this;
 }
 

@@ -184,11 +184,6 @@ TrackerPtr RowLike(const LazyBuffer& b) {
   return b.st().contiguous() ? LazyMaker::Tracker(b) : Row(b.shape());
 }
 
-bool Masked(const ShapeTracker& st) {
-  return std::any_of(st.views().begin(), st.views().end(),
-                     [](const View& v) { return v.mask.has_value(); });
-}
-
 bool EmptyMask(const View& view) {
   return view.mask && std::any_of(view.mask->begin(), view.mask->end(),
                                   [](const auto& range) { return range.first == range.second; });
@@ -379,7 +374,7 @@ bool LazyBuffer::is_const() const {
   const LazyNode& b = node_->base ? *node_->base.node_ : *node_;
   return b.op == Op::kConst && std::holds_alternative<ConstValue>(b.arg);
 }
-bool LazyBuffer::is_unmasked_const() const { return is_const() && !Masked(st()); }
+bool LazyBuffer::is_unmasked_const() const { return is_const() && !st().masked(); }
 ConstValue LazyBuffer::const_value() const {
   return std::get<ConstValue>((node_->base ? node_->base.node_ : node_)->arg);
 }

@@ -70,11 +70,6 @@ double OfZeros(Op op, Scalar dtype, std::span<const double> v) {
   }
 }
 
-bool HasMask(const ShapeTracker& st) {
-  return std::any_of(st.views().begin(), st.views().end(),
-                     [](const View& v) { return v.mask.has_value(); });
-}
-
 SInt MaskSize(const Mask& mask) {
   SInt size = 1;
   for (const auto& [begin, end] : mask) size = size * (end - begin);
@@ -90,7 +85,7 @@ bool StoredBefore(const LazyBuffer& base, const ShapeTracker& st, bool zero_stay
   }
   // Else every copy of an element would be computed anew.
   if (!ProvenLe(st.size(), size)) return true;
-  return HasMask(st) && !zero_stays_zero;
+  return st.masked() && !zero_stays_zero;
 }
 
 // The bases to store, in the order in which they are found.
@@ -156,12 +151,6 @@ class Group {
  private:
   std::vector<BaseId> ids_;
 };
-
-// `inner` seen through `outer`, which often is the whole of it.
-ShapeTracker Through(const ShapeTracker& inner, const ShapeTracker& outer) {
-  if (outer.contiguous() && outer.shape() == inner.shape()) return inner;
-  return inner.Compose(outer);
-}
 
 class Grouper {
  public:
@@ -235,7 +224,7 @@ class Grouper {
         stack.pop_back();
         continue;
       }
-      enter(child, Through(frame.st, views[0]));
+      enter(child, SeenThrough(frame.st, views[0]));
     }
   }
 
@@ -322,7 +311,7 @@ class Grouper {
       const BaseId next = Children(at)[0];
       const std::vector<ShapeTracker> views = graph_.ViewsOf(at, next);
       if (views.size() != 1 || st.size() != views[0].size()) break;
-      st = Through(st, views[0]);
+      st = SeenThrough(st, views[0]);
       if (!st.contiguous() || IsReduce(next)) break;
       at = next;
     }

@@ -23,17 +23,6 @@ std::string Describe(const LazyBuffer& b) {
       ")");
 }
 
-// `inner` seen through `outer`.
-ShapeTracker Through(const ShapeTracker& inner, const ShapeTracker& outer) {
-  // Row-major from the first element on may still be less than all.
-  if (outer.contiguous() && ProvenEq(outer.size(), inner.size())) {
-    if (outer.shape() == inner.shape()) return inner;
-    return inner.Reshape(outer.shape());
-  }
-  if (inner.contiguous()) return outer;
-  return inner.Compose(outer);
-}
-
 class Builder {
  public:
   Builder(const LazyGraph& graph, const std::vector<bool>& realized, const KernelGroup& group,
@@ -86,7 +75,7 @@ class Builder {
       const UOp value = Value(id, seen);
       if (!value) return absl::InternalError("a reduction is seen moved about");
       if (const auto* into = std::get_if<std::shared_ptr<const ShapeTracker>>(&base.buffer.arg())) {
-        seen = Through(**into, seen);
+        seen = SeenThrough(**into, seen);
       }
       stores.push_back(uops_.Make(Op::kStore, DType(), {Global(slot), View(seen), value}));
       stored.push_back(std::move(seen));
@@ -249,7 +238,7 @@ class Builder {
       const LazyBase& base = graph_.bases[frame.id];
       if (frame.next < base.sources.size()) {
         const LazyEdge& edge = base.sources[frame.next];
-        const ShapeTracker seen = Through(edge.source.st(), frame.source_st);
+        const ShapeTracker seen = SeenThrough(edge.source.st(), frame.source_st);
         UOp value;
         if (Computed(edge.id)) {
           if (UOp* known = Known(edge.id, seen)) {

@@ -85,6 +85,16 @@ std::vector<ShapeTracker> LazyGraph::ViewsOf(BaseId source, BaseId reader) const
   return views;
 }
 
+ShapeTracker SeenThrough(const ShapeTracker& inner, const ShapeTracker& outer) {
+  // Row-major from the first element on may still be less than all.
+  if (outer.contiguous() && ProvenEq(outer.size(), inner.size())) {
+    if (outer.shape() == inner.shape()) return inner;
+    return inner.Reshape(outer.shape());
+  }
+  if (inner.contiguous()) return outer;
+  return inner.Compose(outer);
+}
+
 LazyGraph CollectLazyGraph(std::span<const LazyBuffer> roots) {
   LazyGraph graph;
   absl::flat_hash_map<const LazyNode*, BaseId> ids;

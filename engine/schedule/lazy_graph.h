@@ -40,6 +40,9 @@ struct LazyGraph {
   std::vector<ShapeTracker> ViewsOf(BaseId source, BaseId reader) const;
 };
 
+// `inner` as it looks through `outer`, whose row-major positions are its elements.
+ShapeTracker SeenThrough(const ShapeTracker& inner, const ShapeTracker& outer);
+
 LazyGraph CollectLazyGraph(std::span<const LazyBuffer> roots);
 
 }  // namespace beamd

@@ -326,6 +326,10 @@ UOp ShapeTracker::ToUOp(UOpGraph& graph) const {
   return graph.Make(Op::kView, Scalar::kVoid, write.src(), graph.Intern(std::move(arg)));
 }
 
+bool ShapeTracker::masked() const {
+  return std::ranges::any_of(views_, [](const View& v) { return v.mask.has_value(); });
+}
+
 int64_t ShapeTracker::RealSize() const {
   if (std::ranges::find(shape(), SInt(0)) != shape().end()) return 0;
   if (views_.size() == 1) return std::max<int64_t>(LargestIndex(views_[0]).max(), -1) + 1;

@@ -36,6 +36,8 @@ class ShapeTracker {
   const std::vector<View>& views() const { return views_; }
   const Shape& shape() const { return views_.back().shape; }
   bool contiguous() const { return views_.size() == 1 && views_[0].contiguous; }
+  // Whether some view masks elements.
+  bool masked() const;
   // Elements seen, masked ones included.
   SInt size() const { return views_.back().size(); }
   // Elements of the buffer that may be touched: the largest valid index + 1, for any value of the

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/json_string.h"
 #include "engine/base/status.h"
 
 namespace beamd::nn {
@@ -337,20 +338,6 @@ absl::Status CheckLayout(std::vector<Entry>* entries, uint64_t data_bytes) {
   return absl::OkStatus();
 }
 
-void AppendJson(absl::string_view text, std::string* out) {
-  out->push_back('"');
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      absl::StrAppend(out, "\\", std::string(1, c));
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(out, "\\u%04x", c);
-    } else {
-      out->push_back(c);
-    }
-  }
-  out->push_back('"');
-}
-
 bool IsUtf8(absl::string_view text) {
   while (!text.empty()) {
     const size_t length = Utf8Length(text);
@@ -464,9 +451,9 @@ absl::StatusOr<std::vector<std::byte>> WriteSafetensors(
         return Malformed(absl::StrCat("metadata ", Quoted(key), " is not UTF-8"));
       }
       std::string& pair = pairs.emplace_back();
-      AppendJson(key, &pair);
+      absl::StrAppend(&pair, JsonString(key));
       pair.push_back(':');
-      AppendJson(value, &pair);
+      absl::StrAppend(&pair, JsonString(value));
     }
     members.push_back(absl::StrCat("\"", kMetadataName, "\":{", absl::StrJoin(pairs, ","), "}"));
   }
@@ -474,7 +461,7 @@ absl::StatusOr<std::vector<std::byte>> WriteSafetensors(
   for (const auto& [name, tensor] : tensors) {
     BEAMD_ASSIGN_OR_RETURN(const std::vector<std::byte> elements, tensor.ToBytes());
     std::string& member = members.emplace_back();
-    AppendJson(name, &member);
+    absl::StrAppend(&member, JsonString(name));
     absl::StrAppend(&member, ":{\"dtype\":\"", DTypeName(tensor.dtype()), "\",\"shape\":[",
                     absl::StrJoin(tensor.shape(), ",",
                                   [](std::string* out, const SInt& axis) {
