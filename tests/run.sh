@@ -45,15 +45,15 @@ tidy_flags=(-std=c++20 -I. -isystem "$(bazel info bazel-bin 2>/dev/null)" -isyst
             -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL -DSPDLOG_SHARED_LIB -mavx512fp16)
 tidy_until=$(($(date +%s) + ${BEAMD_TIDY_S:-480}))
 tidy() {
-  local left=$((tidy_until - $(date +%s))) status=124
+  local left=$((tidy_until - $(date +%s))) status=124 log=$results/tidy.$BASHPID
   if [ "$left" -gt 0 ]; then
-    timeout "$left" clang-tidy-14 --quiet "$1" -- "${tidy_flags[@]}" 2>"$results/tidy.$BASHPID"
+    timeout "$left" clang-tidy-14 --quiet "$1" -- "${tidy_flags[@]}" 2>"$log"
     status=$?
   fi
   case $status in
     0) case_is tidy "$1" passed ;;
     124) case_is tidy "$1 (out of time)" skipped ;;
-    *) case_is tidy "$1" failed; grep -v 'warnings\? generated' "$results/tidy.$BASHPID" ;;
+    *) case_is tidy "$1" failed; grep -v 'warnings\? generated' "$log" ;;
   esac
 }
 base=$(git rev-parse --quiet --verify "${BEAMD_BASE:-HEAD~1}^{commit}" || git hash-object -t tree /dev/null)

@@ -39,6 +39,7 @@ TargetCaps CorpusTarget(TargetKind kind) {
   caps.shared_bytes = kind == TargetKind::kCuda ? 49152 : 65536;
   caps.global_max = {{2147483647, 65535, 65535}};
   caps.local_max = {{1024, 1024, 64}};
+  caps.wave_size = 32;
   return caps;
 }
 

@@ -11,16 +11,27 @@ namespace beamd {
 
 enum class TargetKind : uint8_t { kCpu, kCuda, kHip };
 
+// What an image for a GPU holds.
+enum class CodeForm : uint8_t {
+  kNative,   // what its driver loads: PTX, or a linked code object
+  kBitcode,  // the same module after LLVM's passes as bitcode: what devices/emu runs
+};
+
 struct TargetCaps {
   TargetKind kind = TargetKind::kCpu;
-  std::string arch;      // CPU name, "sm_80", "gfx1100"
-  std::string features;  // LLVM feature string; CPU only
+  std::string arch;  // CPU name, "sm_80", "gfx1100"
+  // LLVM feature string. A CPU: all of them; "cuda": the PTX version that the driver takes
+  // ("+ptx80"), empty for the arch's own; "hip": empty.
+  std::string features;
   bool has_local = false;
   bool has_shared = false;
   int64_t shared_bytes = 0;                          // a work-group's limit
   std::optional<std::array<int64_t, 3>> global_max;  // grid limits, x first
   std::optional<std::array<int64_t, 3>> local_max;
-  int vector_bytes = 16;  // widest vector register
+  int vector_bytes = 16;        // widest vector register; on a GPU the widest access to memory
+  int wave_size = 1;            // work-items that run in step: 32 or 64 on a GPU
+  int code_object_version = 5;  // "hip": 4 for libamdhip64.so.5, 5 from .so.6 on
+  CodeForm code_form = CodeForm::kNative;
 
   bool operator==(const TargetCaps&) const = default;
 };

@@ -540,7 +540,7 @@ LazyBuffer LazyBuffer::Contiguous() const {
     return *this;
   }
   // Of a constant it is memory to be filled, each its own: two states that begin with 0.
-  const LazyBuffer made =
+  LazyBuffer made =
       MakeBase(*this, Row(shape()), dtype(), CanView(*this) ? Op::kBufferView : Op::kContiguous, {},
                std::span(this, 1), options::kLazyCache != 0 && !OfConst(*this));
   const LazyBuffer source = base();

@@ -103,29 +103,29 @@ class LazyBuffer {
   LazyBuffer Alu(Op op, std::span<const LazyBuffer> others) const;
   // Of this shape, dtype and device.
   LazyBuffer ConstLike(ConstValue value) const;
-  LazyBuffer Cast(Scalar dtype) const;
+  LazyBuffer Cast(Scalar to) const;
   // Sizes of the dtypes are equal.
-  LazyBuffer Bitcast(Scalar dtype) const;
+  LazyBuffer Bitcast(Scalar to) const;
   // Folds over `axes` with kAdd, kMul or kMax; they stay, with size 1. Large reductions are split
   // in two (SPLIT_REDUCEOP, REDUCEOP_SPLIT_THRESHOLD).
   LazyBuffer Reduce(Op op, std::span<const int> axes) const;
   // Memory of its own, row-major.
   LazyBuffer Contiguous() const;
-  LazyBuffer CopyTo(absl::string_view device) const;
+  LazyBuffer CopyTo(absl::string_view to) const;
   LazyBuffer Clone() const;
   // `value` written into this, a view of a realised buffer, of the same size and dtype. The result
   // is this view of the buffer afterwards.
   LazyBuffer Assign(const LazyBuffer& value) const;
 
   // --- moving ---
-  LazyBuffer Reshape(const Shape& shape) const;
+  LazyBuffer Reshape(const Shape& to) const;
   LazyBuffer Pad(std::span<const std::pair<SInt, SInt>> amounts) const;
-  LazyBuffer Expand(const Shape& shape) const;
+  LazyBuffer Expand(const Shape& to) const;
   LazyBuffer Permute(std::span<const int> order) const;
   LazyBuffer Shrink(std::span<const std::pair<SInt, SInt>> ranges) const;
   LazyBuffer Flip(std::span<const int> axes) const;
-  // Through `st`, whose buffer is the base's.
-  LazyBuffer WithView(ShapeTracker st) const;
+  // Through `moved`, whose buffer is the base's.
+  LazyBuffer WithView(ShapeTracker moved) const;
 
   // For a realizer: the base's value now lies in its buffer; its sources go.
   void MarkRealized() const;

@@ -18,6 +18,7 @@ Digest KernelImage::Hash() const {
   hasher.Add(static_cast<uint64_t>(slices));
   for (const int64_t size : global_size) hasher.Add(static_cast<uint64_t>(size));
   for (const int64_t size : local_size) hasher.Add(static_cast<uint64_t>(size));
+  hasher.Add(static_cast<uint64_t>(shared_bytes));
   return hasher.Finish();
 }
 

@@ -257,7 +257,7 @@ class Builder {
         continue;
       }
       const UOp value = Compute(base, frame);
-      values_[frame.id].push_back({frame.st, value});
+      values_[frame.id].emplace_back(frame.st, value);
       stack.pop_back();
       if (stack.empty()) return value;
       stack.back().src.push_back(value);

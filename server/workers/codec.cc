@@ -52,6 +52,9 @@ internal::Caps ToFrame(const TargetCaps& caps) {
   Set(caps.global_max, *to.mutable_global_max());
   Set(caps.local_max, *to.mutable_local_max());
   to.set_vector_bytes(static_cast<uint32_t>(caps.vector_bytes));
+  to.set_wave_size(static_cast<uint32_t>(caps.wave_size));
+  to.set_code_object_version(static_cast<uint32_t>(caps.code_object_version));
+  to.set_code_form(static_cast<uint32_t>(caps.code_form));
   return to;
 }
 
@@ -64,7 +67,10 @@ TargetCaps FromFrame(const internal::Caps& caps) {
           .shared_bytes = caps.shared_bytes(),
           .global_max = Three(caps.global_max()),
           .local_max = Three(caps.local_max()),
-          .vector_bytes = static_cast<int>(caps.vector_bytes())};
+          .vector_bytes = static_cast<int>(caps.vector_bytes()),
+          .wave_size = static_cast<int>(caps.wave_size()),
+          .code_object_version = static_cast<int>(caps.code_object_version()),
+          .code_form = static_cast<CodeForm>(caps.code_form())};
 }
 
 internal::Image ToFrame(const KernelImage& image) {
@@ -89,6 +95,7 @@ internal::Image ToFrame(const KernelImage& image) {
   to.set_slices(image.slices);
   Set(image.global_size, *to.mutable_global_size());
   Set(image.local_size, *to.mutable_local_size());
+  to.set_shared_bytes(image.shared_bytes);
   to.set_uop_count(image.uop_count);
   to.set_compute_ops(image.compute_ops);
   to.set_bytes(image.bytes);
@@ -113,6 +120,7 @@ KernelImage FromFrame(const internal::Image& image) {
   to.slices = image.slices();
   to.global_size = Three(image.global_size()).value_or(to.global_size);
   to.local_size = Three(image.local_size()).value_or(to.local_size);
+  to.shared_bytes = image.shared_bytes();
   to.uop_count = image.uop_count();
   to.compute_ops = image.compute_ops();
   to.bytes = image.bytes();
