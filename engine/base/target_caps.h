@@ -7,6 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
 namespace beamd {
 
 enum class TargetKind : uint8_t { kCpu, kCuda, kHip };
@@ -38,6 +41,17 @@ struct TargetCaps {
 
 // A CPU by the name that LLVM gives it, and whether it has the features that LLVM knows.
 TargetCaps CpuTarget(std::string name, const std::map<std::string, bool>& features);
+
+// An NVIDIA GPU of compute capability major.minor under a driver of this version (12040: CUDA 12.4),
+// as code is generated for it: the newest PTX that the driver, the GPU and LLVM 22 all know. The
+// limits of a launch are the conformance corpus' and may be set to the device's own. Unavailable
+// where the driver takes no PTX that the GPU needs.
+// Source: the release table of NVIDIA's PTX ISA manual.
+absl::StatusOr<TargetCaps> CudaTarget(int major, int minor, int driver_version);
+
+// An AMD GPU by the name that HIP gives it ("gfx90a:sramecc+:xnack-"), under a HIP runtime of this
+// major version. Unavailable for a name that isn't one.
+absl::StatusOr<TargetCaps> HipTarget(absl::string_view name, int runtime_major);
 
 // The three targets of the conformance corpus: no locals on "cpu"; sm_80 on "cuda" (shared 49152,
 // grid (2147483647, 65535, 65535), group (1024, 1024, 64)); RDNA3 on "hip" (shared 65536).
