@@ -8,9 +8,11 @@
 //   CONST              lanes > 1 repeats the value; VCONST: a value a lane
 //   SPECIAL            an index of a launch (GPUs), 0 .. src 0. arg "g0".."g2": of the work-group
 //                      in the grid, x first; "l0".."l2": of the work-item in its group. A group at
-//                      or past an extent that isn't a CONST ends at once; work-items' are CONST.
+//                      or past an extent that isn't a CONST ends at once; work-items' are CONST. An
+//                      extent may be computed from other SPECIALs.
 //   RANGE              opens a loop and is its index, 0 .. src 0 (exclusive; maybe 0 turns where
-//                      the extent is not a CONST). ENDLOOP(range) closes it. Loops nest.
+//                      the extent is not a CONST), int64 or (GPUs) int32 like its extent.
+//                      ENDLOOP(range) closes it. Loops nest.
 //   ACC                a register: src 0 its initial value, then the ranges it lives through. It
 //                      stands before the first of them. As an operand: its value at the start of
 //                      the innermost iteration.
@@ -20,11 +22,13 @@
 //   INDEX(buf, i[, valid])  address of element i (int32 or int64, scalar). It belongs to its LOAD
 //                      or STORE.
 //   LOAD(index)        `lanes` consecutive elements from i. valid false: zero, memory not touched.
-//                      valid is a scalar bool for all lanes, or has a lane each.
-//   STORE(index, v)    `lanes` of v to consecutive elements; valid as above.
-//   BARRIER            (GPUs) every work-item of the group arrives before one goes on, and then all
+//                      valid is a scalar bool for all lanes, or has a lane each. LOAD(index, b): b
+//                      is a BARRIER that stands before it, not an operand.
+//   STORE(index, v)    `lanes` of v to consecutive elements; valid as above. STORE(index, v, b): as
+//                      for LOAD.
+//   BARRIER(...)       (GPUs) every work-item of the group arrives before one goes on, and then all
 //                      see what was stored to shared memory. Stands where all of them come by, the
-//                      same number of times.
+//                      same number of times. Its sources stand before it and are not operands.
 //   WMMA(a, b, c)      (GPUs) a*b+c on a tensor core, by the work-items of a wave together. arg
 //                      int: which of TensorCoresOf(caps). Operands and result are a work-item's
 //                      vectors, in the order of the tensor core's layout.
