@@ -1,0 +1,44 @@
+// The audit: a file that only grows, a JSON line for each thing that somebody did or was refused.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "engine/base/mutex.h"
+
+namespace beamd {
+
+struct AuditEntry {
+  absl::Time at;
+  absl::string_view principal;
+  absl::string_view host;
+  absl::string_view method;
+  absl::string_view code;   // "OK", "PERMISSION_DENIED"
+  absl::string_view trace;  // W3C trace id
+};
+
+// Thread-safe. Each entry is one write to a file opened for appending: lines of two daemons don't
+// mix.
+class Audit {
+ public:
+  // Makes the file, mode 0600, where there is none.
+  static absl::StatusOr<std::unique_ptr<Audit>> Open(std::string path);
+  ~Audit();
+
+  absl::Status Write(const AuditEntry& entry);
+  // The file was moved away: from now on, a new one at the same path.
+  absl::Status Reopen();
+
+ private:
+  explicit Audit(std::string path) : path_(std::move(path)) {}
+
+  const std::string path_;
+  Mutex mutex_;
+  int fd_ BEAMD_GUARDED_BY(mutex_) = -1;
+};
+
+}  // namespace beamd

@@ -1,0 +1,68 @@
+#include "server/auth/audit.h"
+
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+#include "gtest/gtest.h"
+
+namespace beamd {
+namespace {
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+AuditEntry Entry(absl::string_view principal) {
+  return {.at = absl::FromUnixSeconds(0),
+          .principal = principal,
+          .host = "local",
+          .method = "Tuner.Tune",
+          .code = "OK",
+          .trace = "0af7"};
+}
+
+TEST(Audit, WritesALineAnEntryAndOnlyAppends) {
+  const std::string path = ::testing::TempDir() + "audit_lines";
+  std::remove(path.c_str());
+  for (int round = 0; round < 2; ++round) {
+    const auto audit = Audit::Open(path);
+    ASSERT_TRUE(audit.ok()) << audit.status();
+    EXPECT_TRUE((*audit)->Write(Entry("a\"b")).ok());
+  }
+  const std::string line =
+      R"({"time":"1970-01-01T00:00:00+00:00","principal":"a\"b","host":"local",)"
+      R"("method":"Tuner.Tune","code":"OK","trace":"0af7"})"
+      "\n";
+  EXPECT_EQ(ReadFile(path), line + line);
+  struct stat st;
+  ASSERT_EQ(stat(path.c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 0777, 0600u);
+}
+
+TEST(Audit, BeginsANewFileWhereTheOldWasMoved) {
+  const std::string path = ::testing::TempDir() + "audit_moved";
+  std::remove(path.c_str());
+  const auto audit = Audit::Open(path);
+  ASSERT_TRUE(audit.ok());
+  ASSERT_TRUE((*audit)->Write(Entry("old")).ok());
+  ASSERT_EQ(std::rename(path.c_str(), (path + ".1").c_str()), 0);
+  ASSERT_TRUE((*audit)->Write(Entry("still old")).ok());
+  ASSERT_TRUE((*audit)->Reopen().ok());
+  ASSERT_TRUE((*audit)->Write(Entry("new")).ok());
+  EXPECT_NE(ReadFile(path + ".1").find("still old"), std::string::npos);
+  EXPECT_EQ(ReadFile(path).find("old"), std::string::npos);
+}
+
+TEST(Audit, SaysWhereItCantBe) {
+  EXPECT_FALSE(Audit::Open("/nonexistent/audit").ok());
+  const auto full = Audit::Open("/dev/full");
+  ASSERT_TRUE(full.ok());
+  EXPECT_FALSE((*full)->Write(Entry("a")).ok());
+}
+
+}  // namespace
+}  // namespace beamd
