@@ -7,7 +7,7 @@
 // In:    a program as engine/lower/program.h defines it; a module with the target's data layout.
 // Out:   define void @kernel(ptr buffers, ptr variables, i64 begin, i64 end). No allocas, no calls
 //        out of the module. Vectors stay vectors, whatever the machine's width: LLVM splits them.
-// Error: InvalidArgument for a program that breaks its contract; Unimplemented for images.
+// Error: InvalidArgument for a program that breaks its contract.
 // Spec:  the values are SEMANTICS.md's. No fast-math flag is set and nothing is contracted but
 //        MULACC.
 #pragma once

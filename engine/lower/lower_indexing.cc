@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/dtype/image.h"
 #include "engine/shape/shape_tracker.h"
 #include "engine/symbolic/symbolic.h"
 
@@ -51,7 +52,6 @@ class Lowerer {
     for (const UOp u : nodes_) {
       if (u.is(Op::kDefineLocal))
         return absl::UnimplementedError("shared memory needs a GPU target");
-      if (u.dtype().is_image()) return absl::UnimplementedError("images");
       if (!u.is(Op::kView)) continue;
       ShapeTracker& st = views_.emplace(u, ShapeTracker::FromUOp(u)).first->second;
       const Shape& shape = st.shape();
@@ -155,18 +155,24 @@ class Lowerer {
         return done(1);
       case Op::kBind:
         return done(0);
+      case Op::kDefineGlobal:
+        return PlainBuffer(u);
       case Op::kValid:
         return Place(u.src(0), c).valid;
       case Op::kLoad:
       case Op::kPreload: {
         const IndexedUOps at = Place(u.src(1), c);
         if (at.valid.is_const_int(0)) return g_.Const(u.dtype(), 0);
-        return g_.Make(Op::kLoad, u.dtype(), {Address(done(0), at)});
+        const UOp buffer = done(0);
+        return As(u.dtype(), g_.Make(Op::kLoad, DType(buffer.scalar(), buffer.lanes()),
+                                     {Address(buffer, at)}));
       }
       case Op::kStore: {
         const IndexedUOps at = Place(u.src(1), c);
         if (at.valid.is_const_int(0)) return g_.Make(Op::kSink, Scalar::kVoid, {});
-        return g_.Make(Op::kStore, Scalar::kVoid, {Address(done(0), at), done(2)});
+        const UOp buffer = done(0);
+        return g_.Make(Op::kStore, Scalar::kVoid,
+                       {Address(buffer, at), As(DType(buffer.scalar(), buffer.lanes()), done(2))});
       }
       case Op::kReduceAxis:
         return Reduce(u, c);
@@ -184,6 +190,20 @@ class Lowerer {
         return u.WithSrc(src);
       }
     }
+  }
+
+  // An image is the buffer of its texels, row by row, four elements each.
+  UOp PlainBuffer(UOp buffer) {
+    if (!buffer.dtype().is_image()) return buffer;
+    BufferArg arg = buffer.data<BufferArg>();
+    arg.size_elements = static_cast<uint64_t>(ImageElements(buffer.dtype()));
+    return g_.Make(Op::kDefineGlobal, DType::Pointer(buffer.scalar(), AddressSpace::kGlobal), {},
+                   g_.Intern(std::move(arg)));
+  }
+
+  // Texels may be narrower than the values that an image gives and takes.
+  UOp As(DType dtype, UOp value) {
+    return value.dtype() == dtype ? value : g_.Make(Op::kCast, dtype, {value});
   }
 
   UOp Address(UOp buffer, const IndexedUOps& at) {

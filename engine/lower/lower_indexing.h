@@ -3,14 +3,14 @@
 //
 // In:    Kernel::OptimizedAst: full shape <global><reduce><upcast/unroll>, one axis per dim.
 // Out:   SINK of STORE(INDEX(buf, idx[, valid]), value); LOAD(INDEX(...)); VALID is its condition;
-// REDUCE(value,
-//        ranges...). Index expressions are int64, simplified, in elements. Each reduction has
-//        ranges of its own, but reductions over the same axes that don't need each other share
-//        them.
+//        REDUCE(value, ranges...). Index expressions are int64, simplified, in elements. Each
+//        reduction has ranges of its own, but reductions over the same axes that don't need each
+//        other share them. An image is the buffer of its texels' elements, with a CAST at loads and
+//        stores where those aren't float32.
 // Order: after the opts, before Expand.
-// Error: InvalidArgument if an upcast axis is symbolic; Unimplemented for images and for local axes
-// and buffers. Spec:  tinygrad 0.10.0 codegen/lowerer.py. Differs: ranges stay ranges, also the
-// unrolled ones; Expand turns them to lanes.
+// Error: InvalidArgument if an upcast axis is symbolic; Unimplemented for local axes and buffers.
+// Spec:  tinygrad 0.10.0 codegen/lowerer.py. Differs: ranges stay ranges, also the unrolled ones;
+//        Expand turns them to lanes. Images have no coordinates: no target here has textures.
 #pragma once
 
 #include "absl/status/statusor.h"

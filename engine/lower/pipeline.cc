@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/status.h"
+#include "engine/dtype/image.h"
 #include "engine/lower/collapse.h"
 #include "engine/lower/expand.h"
 #include "engine/lower/linearize.h"
@@ -41,7 +42,7 @@ void DescribeLaunch(UOp ast, KernelImage& image) {
     b.scalar = u.src(0).scalar();
     b.size_elements =
         std::max({b.size_elements, int64_t{1}, static_cast<int64_t>(arg.size_elements),
-                  ShapeTracker::FromUOp(u.src(1)).RealSize()});
+                  ImageElements(u.src(0).dtype()), ShapeTracker::FromUOp(u.src(1)).RealSize()});
     (u.is(Op::kStore) ? b.written : b.read) = true;
   }
   for (const auto& [slot, b] : buffers) {

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "engine/base/status.h"
+#include "engine/dtype/image.h"
 
 namespace beamd {
 
@@ -21,8 +22,8 @@ absl::StatusOr<std::vector<BufferUse>> BufferUses(UOp sink, const VariableValues
     use.slot = arg.id;
     use.dtype = u.src(0).dtype();
     (u.is(Op::kStore) ? use.stored : use.loaded) = true;
-    if (arg.size_elements != 0) {
-      use.elements = static_cast<int64_t>(arg.size_elements);
+    if (arg.size_elements != 0 || use.dtype.is_image()) {
+      use.elements = std::max(static_cast<int64_t>(arg.size_elements), ImageElements(use.dtype));
       continue;
     }
     BEAMD_ASSIGN_OR_RETURN(const ViewIndex view, ViewIndex::Create(u.src(1), variables));

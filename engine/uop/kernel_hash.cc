@@ -73,7 +73,8 @@ UOp CanonicalKernel(UOp u, UOpGraph& graph) {
       const std::vector<UOp> renumbered = renumber.TakeSources();
       src.assign(renumbered.begin(), renumbered.end());
       arg = graph.Intern(std::move(views));
-    } else if (n.is(Op::kDefineGlobal) && n.has_data<BufferArg>() && !open.contains(n)) {
+    } else if (n.is(Op::kDefineGlobal) && n.has_data<BufferArg>() &&
+               (n.dtype().is_image() || !open.contains(n))) {
       BufferArg buffer = n.data<BufferArg>();
       buffer.size_elements = 0;
       arg = graph.Intern(std::move(buffer));

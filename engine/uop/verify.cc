@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/dtype/image.h"
 
 namespace beamd {
 namespace {
@@ -195,8 +196,18 @@ absl::Status VerifyDefineGlobal(const NodeCheck& check) {
     return check.Fault("DTYPE", absl::StrCat("is ", ToString(t), ", not a global pointer"),
                        "dtype.pointer");
   }
-  if (t.is_image() && t.scalar != Scalar::kFloat16 && t.scalar != Scalar::kFloat32) {
+  if (!t.is_image()) return absl::OkStatus();
+  if (t.scalar != Scalar::kFloat16 && t.scalar != Scalar::kFloat32) {
     return check.Fault("DTYPE", absl::StrCat("an image holds no ", Name(t.scalar)), "dtype.scalar");
+  }
+  if (t.lanes != 1) {
+    return check.Fault("LANES", absl::StrCat("an image holds no vectors of ", t.lanes),
+                       "dtype.lanes", 1, t.lanes);
+  }
+  const uint64_t stated = check.node().data<BufferArg>().size_elements;
+  if (stated != 0 && stated != static_cast<uint64_t>(ImageElements(t))) {
+    return check.Fault("IMAGE", absl::StrCat(stated, " elements are no ", ToString(t)),
+                       "buffer_arg.size_elements", ImageElements(t), static_cast<int64_t>(stated));
   }
   return absl::OkStatus();
 }
@@ -276,12 +287,6 @@ absl::Status VerifyReduceAxis(const NodeCheck& check) {
   return absl::OkStatus();
 }
 
-// What a load of a buffer gives and a store takes. Arithmetic on an image's values is float32
-// whatever its texels are.
-DType ElementType(DType buffer) {
-  return buffer.is_image() ? DType(Scalar::kFloat32) : DType(buffer.scalar, buffer.lanes);
-}
-
 absl::Status VerifyAccess(const NodeCheck& check) {
   const UOp u = check.node();
   const bool store = u.is(Op::kStore);
@@ -300,7 +305,7 @@ absl::Status VerifyAccess(const NodeCheck& check) {
   if (!store && u.src_count() == 3 && !u.src(2).is(Op::kStore)) {
     return check.Fault("ARITY", "source 2 is no STORE", "src[2]");
   }
-  const DType element = ElementType(buffer.dtype());
+  const DType element = ElementOf(buffer.dtype());
   if (!store) return check.Is(element);
   BEAMD_RETURN_IF_ERROR(check.Is(DType()));
   return check.SrcIs(2, element);
@@ -313,7 +318,7 @@ absl::Status VerifyAssign(const NodeCheck& check) {
   BEAMD_RETURN_IF_ERROR(check.IsValue());
   BEAMD_RETURN_IF_ERROR(check.SrcIs(1, u.dtype()));
   const DType target = u.src(0).dtype();
-  if ((target.is_pointer() ? ElementType(target) : target) != u.dtype()) {
+  if ((target.is_pointer() ? ElementOf(target) : target) != u.dtype()) {
     return check.Fault(
         "DTYPE",
         absl::StrCat("source 0 is ", ToString(target), ", which holds no ", ToString(u.dtype())),

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/status.h"
+#include "engine/dtype/image.h"
 #include "engine/uop/int_alu.h"
 #include "engine/uop/verify.h"
 #include "engine/uop/view_index.h"
@@ -322,7 +323,7 @@ class KernelCheck {
     if (access.buffer == nullptr) return kUnknown;
     const DType dtype = access.node.src(0).dtype();
     if (access.buffer->size_elements > 0) return static_cast<int64_t>(access.buffer->size_elements);
-    if (dtype.is_image()) return int64_t{4} * dtype.image_height * dtype.image_width;
+    if (dtype.is_image()) return ImageElements(dtype);
     return kUnknown;
   }
 

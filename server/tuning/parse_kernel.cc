@@ -1,11 +1,7 @@
 #include "server/tuning/parse_kernel.h"
 
-#include <algorithm>
-#include <cstdint>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "engine/base/error_detail.h"
 #include "engine/base/status.h"
 #include "engine/uop/kernel_hash.h"
 #include "engine/uop/verify.h"
@@ -19,14 +15,6 @@ absl::StatusOr<ParsedKernel> ParseKernel(const v1::Graph& message) {
   std::vector<UOp> nodes;
   BEAMD_ASSIGN_OR_RETURN(const UOp sink, FromProto(message, *kernel.graph, {}, &nodes));
   BEAMD_RETURN_IF_ERROR(VerifyKernel(sink, nodes));
-  const auto image =
-      std::find_if(nodes.begin(), nodes.end(), [](UOp u) { return u.dtype().is_image(); });
-  if (image != nodes.end()) {
-    const int64_t node = image - nodes.begin();
-    return WithDetail(
-        absl::UnimplementedError(absl::StrCat("node ", node, ": no device here has images")),
-        {.reason = "IMAGE", .node = node, .field = "dtype"});
-  }
   kernel.sink = CanonicalKernel(sink, *kernel.graph);
   kernel.hash = KernelHash(kernel.sink);
   kernel.canonical = ToProto(kernel.sink);

@@ -18,8 +18,7 @@ struct ParsedKernel {
   v1::Graph canonical;  // `sink` on the wire
 };
 
-// InvalidArgument naming the node of `message` that is at fault; Unimplemented for a kernel of
-// images.
+// InvalidArgument naming the node of `message` that is at fault.
 absl::StatusOr<ParsedKernel> ParseKernel(const v1::Graph& message);
 
 }  // namespace beamd

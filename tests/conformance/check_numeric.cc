@@ -18,6 +18,7 @@
 #include "engine/base/status.h"
 #include "engine/llvm/compiler.h"
 #include "engine/search/actions.h"
+#include "engine/uop/buffer_use.h"
 #include "engine/uop/evaluator.h"
 #include "engine/uop/output_check.h"
 #include "tests/conformance/check.h"
@@ -196,6 +197,25 @@ absl::StatusOr<std::string> Difference(const CorpusNumeric& recorded, const Chec
   _exit(0);
 }
 
+// Nothing is recorded of kernels with images: the evaluator alone judges them.
+absl::Status AddImageKernels(const Recorded& recorded, std::vector<CorpusNumeric>& cases) {
+  std::set<std::string> known;
+  for (const CorpusNumeric& c : cases) known.insert(c.id);
+  for (const std::string& id : recorded.ImageKernels()) {
+    if (known.contains(id)) continue;
+    UOpGraph graph;
+    BEAMD_ASSIGN_OR_RETURN(const UOp sink, recorded.Graph(id, graph));
+    BEAMD_ASSIGN_OR_RETURN(const std::vector<BufferUse> uses, BufferUses(sink, {}));
+    CorpusNumeric& c = cases.emplace_back();
+    c.id = id;
+    for (const BufferUse& use : uses) {
+      c.buffers.push_back({use.slot, std::max(use.elements, int64_t{1}), use.dtype.scalar});
+      if (use.stored) c.outputs.push_back({.slot = use.slot});
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Tally> CheckNumeric(const CheckInput& input) {
@@ -203,6 +223,7 @@ absl::StatusOr<Tally> CheckNumeric(const CheckInput& input) {
     return absl::NotFoundError("values are compared on the CPU");
   BEAMD_ASSIGN_OR_RETURN(std::vector<CorpusNumeric> cases,
                          testing::ReadCorpusNumeric(input.recorded->directory()));
+  BEAMD_RETURN_IF_ERROR(AddImageKernels(*input.recorded, cases));
   std::erase_if(cases, [](const CorpusNumeric& c) { return !c.variables.empty(); });
   cases = Sampled(std::move(cases), input);
   Tally tally;

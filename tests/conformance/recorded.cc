@@ -1,5 +1,6 @@
 #include "tests/conformance/recorded.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -80,6 +81,16 @@ absl::StatusOr<UOp> Recorded::Graph(const std::string& id, UOpGraph& graph) cons
   const auto it = graphs_.find(id);
   if (it == graphs_.end()) return absl::NotFoundError(absl::StrCat("no kernel ", id));
   return FromProto(it->second, graph);
+}
+
+std::vector<std::string> Recorded::ImageKernels() const {
+  std::vector<std::string> ids;
+  for (const auto& [id, graph] : graphs_) {
+    const bool has_image = std::ranges::any_of(
+        graph.nodes(), [](const v1::Node& n) { return n.dtype().image_shape_size() > 0; });
+    if (has_image) ids.push_back(id);
+  }
+  return ids;
 }
 
 absl::StatusOr<std::vector<WrittenHeuristics>> Recorded::Heuristics(

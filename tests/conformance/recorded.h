@@ -58,6 +58,8 @@ class Recorded {
 
   // The kernel's SINK.
   absl::StatusOr<UOp> Graph(const std::string& id, UOpGraph& graph) const;
+  // Kernels with an image among their buffers.
+  std::vector<std::string> ImageKernels() const;
   // `target`: "cpu", "cuda", "hip". NotFound where the file isn't there. Heuristics include those
   // of `hot`, where one of the two files is enough.
   absl::StatusOr<std::vector<WrittenHeuristics>> Heuristics(absl::string_view target) const;

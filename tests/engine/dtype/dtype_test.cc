@@ -9,6 +9,8 @@
 #include <limits>
 #include <random>
 
+#include "engine/dtype/image.h"
+
 namespace beamd {
 namespace {
 
@@ -165,6 +167,18 @@ TEST(DType, PrintsWhatItIs) {
   image.image_height = 8;
   image.image_width = 16;
   EXPECT_EQ(ToString(image), "image(8,16,4) float16");
+}
+
+TEST(DType, AnImageHoldsFourElementsATexel) {
+  const std::optional<DType> image = ImageOf(Scalar::kFloat16, 8, 16);
+  ASSERT_TRUE(image.has_value());
+  EXPECT_EQ(ToString(*image), "image(8,16,4) float16");
+  EXPECT_EQ(ImageElements(*image), 512);
+  EXPECT_EQ(ElementOf(*image), Scalar::kFloat32);
+  EXPECT_EQ(ElementOf(DType::Pointer(Scalar::kFloat16, AddressSpace::kGlobal)), Scalar::kFloat16);
+  EXPECT_EQ(ImageElements(*ImageOf(Scalar::kFloat32, 65535, 65535)), int64_t{4} * 65535 * 65535);
+  EXPECT_FALSE(ImageOf(Scalar::kFloat32, 65536, 1).has_value());
+  EXPECT_FALSE(ImageOf(Scalar::kFloat32, 1, 0).has_value());
 }
 
 TEST(DType, DiffersInEveryField) {

@@ -397,6 +397,43 @@ constexpr SmallKernel kSmallKernels[] = {
 %9 = STORE void (%0, %1, %8)
 %10 = SINK void (%9))"},
 
+    // Texels of half floats, a border of zeros around them, written to texels of floats.
+    {"PaddedHalfImage", R"(
+%0 = DEFINE_GLOBAL image(6,3,4) float32 slot 0
+%1 = VIEW void view[shape (6,3,4) strides (12,4,1) offset 0]
+%2 = DEFINE_GLOBAL image(4,3,4) float16 slot 1
+%3 = VIEW void view[shape (6,3,4) strides (12,4,1) offset -12 mask (1:5,0:3,0:4)]
+%4 = LOAD float32 (%2, %3)
+%5 = MUL float32 (%4, %4)
+%6 = STORE void (%0, %1, %5)
+%7 = SINK void (%6))",
+     true},
+
+    // Summed as float32, stored as float16.
+    {"ImageMatmul", R"(
+%0 = DEFINE_GLOBAL image(5,2,4) float16 slot 0
+%1 = VIEW void view[shape (5,8,1) strides (8,1,0) offset 0]
+%2 = DEFINE_GLOBAL image(5,3,4) float16 slot 1
+%3 = VIEW void view[shape (5,8,12) strides (12,0,1) offset 0]
+%4 = LOAD float32 (%2, %3)
+%5 = DEFINE_GLOBAL image(12,2,4) float32 slot 2
+%6 = VIEW void view[shape (5,8,12) strides (0,1,8) offset 0]
+%7 = LOAD float32 (%5, %6)
+%8 = MUL float32 (%4, %7)
+%9 = REDUCE_AXIS float32 (%8) ADD axes (2)
+%10 = STORE void (%0, %1, %9)
+%11 = SINK void (%10))"},
+
+    {"ImageInPlace", R"(
+%0 = DEFINE_GLOBAL image(3,4,4) float16 slot 0
+%1 = VIEW void view[shape (3,16) strides (16,1) offset 0]
+%2 = LOAD float32 (%0, %1)
+%3 = CONST float32 3.0
+%4 = MUL float32 (%2, %3)
+%5 = ASSIGN float32 (%0, %4)
+%6 = STORE void (%0, %1, %5)
+%7 = SINK void (%6))"},
+
     // Sums over axis 1 of maxima over axis 2.
     {"ReductionOfAReduction", R"(
 %0 = DEFINE_GLOBAL global int32* slot 0

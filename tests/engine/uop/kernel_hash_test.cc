@@ -187,6 +187,24 @@ TEST(KernelHash, AStatedSizeCountsWhereItDecidesWhatIsChecked) {
   EXPECT_NE(SumWith({{"slot 1", "slot 1 size 11"}}), SumWith({{"slot 1", "slot 1 size 10"}}));
 }
 
+TEST(KernelHash, AnImageStatesItsSizeAlready) {
+  constexpr absl::string_view kText =
+      R"(%0 = DEFINE_GLOBAL global float32* slot 0
+%1 = VIEW void view[shape (16) strides (1) offset 0]
+%2 = DEFINE_GLOBAL image(2,2,4) float16 slot 1
+%3 = LOAD float32 (%2, %1)
+%4 = STORE void (%0, %1, %3)
+%5 = SINK void (%4)
+)";
+  const auto with = [&](absl::string_view instead) {
+    return HashOf(absl::StrReplaceAll(kText, {{"image(2,2,4) float16 slot 1", instead}}));
+  };
+  EXPECT_EQ(with("image(2,2,4) float16 slot 1 size 16"), HashOf(kText));
+  EXPECT_NE(with("image(1,4,4) float16 slot 1"), HashOf(kText));
+  EXPECT_NE(with("image(2,2,4) float32 slot 1"), HashOf(kText));
+  EXPECT_NE(with("global float32* slot 1"), HashOf(kText));
+}
+
 TEST(KernelHash, WhatIsComputedMatters) {
   std::map<std::string, std::string> seen = {{HashOf(kSum).Hex(), "the sum"}};
   const std::vector<std::pair<absl::string_view, absl::string_view>> changes[] = {

@@ -276,6 +276,29 @@ TEST(VerifyKernel, ImagesHoldFourValuesATexel) {
             "INDEX_OUT_OF_BUFFER");
 }
 
+TEST(VerifyKernel, AnImageIsOfItsSidesAndOfFloats) {
+  constexpr absl::string_view kText =
+      R"(%0 = DEFINE_GLOBAL global float32* slot 0
+%1 = VIEW void view[shape (16) strides (1) offset 0]
+%2 = DEFINE_GLOBAL image(2,2,4) float16 slot 1 size 16
+%3 = LOAD float32 (%2, %1)
+%4 = STORE void (%0, %1, %3)
+%5 = SINK void (%4)
+)";
+  EXPECT_TRUE(Verify(kText).ok()) << Verify(kText);
+  const auto reason = [&](absl::string_view instead) {
+    return Reason(
+        Verify(absl::StrReplaceAll(kText, {{"image(2,2,4) float16 slot 1 size 16", instead}})));
+  };
+  EXPECT_EQ(reason("image(2,2,4) float16 slot 1 size 17"), "IMAGE");
+  EXPECT_EQ(reason("image(2,2,4) float16 slot 1 size 15"), "IMAGE");
+  EXPECT_EQ(reason("image(2,2,4) float64 slot 1"), "DTYPE");
+  EXPECT_EQ(reason("image(2,2,4) float16x4 slot 1"), "LANES");
+  // Its values are float32.
+  EXPECT_EQ(Reason(Verify(absl::StrReplaceAll(kText, {{"LOAD float32", "LOAD float16"}}))),
+            "DTYPE");
+}
+
 TEST(VerifyKernel, NamesNodesAsTheMessageNumbersThem) {
   UOpGraph text_graph, graph;
   v1::Graph message = ToProto(ParseText(kSum, text_graph).value());

@@ -39,15 +39,29 @@ TEST(ParseKernel, NamesTheNodeAsTheClientWroteIt) {
   EXPECT_EQ(GetErrorDetail(ParseKernel(graph).status())->node, 6);
 }
 
-TEST(ParseKernel, NamesTheImageThatNoDeviceHas) {
-  v1::Graph graph = testing::AddKernel(64);
+TEST(ParseKernel, AKernelOfImagesIsAnotherKernel) {
+  const v1::Graph plain = testing::AddKernel(64);
+  v1::Graph images = plain;
   for (const int buffer : {0, 2, 4}) {
-    v1::DType& dtype = *graph.mutable_nodes(buffer)->mutable_dtype();
+    v1::DType& dtype = *images.mutable_nodes(buffer)->mutable_dtype();
     for (int i = 0; i < 3; ++i) dtype.add_image_shape(4);
   }
+  const absl::StatusOr<ParsedKernel> parsed = ParseKernel(images);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_NE(parsed->hash, ParseKernel(plain)->hash);
+  v1::Graph other = images;
+  other.mutable_nodes(2)->mutable_dtype()->set_image_shape(1, 8);
+  other.mutable_nodes(2)->mutable_dtype()->set_image_shape(0, 2);
+  EXPECT_NE(parsed->hash, ParseKernel(other)->hash);
+}
+
+TEST(ParseKernel, NamesAnImageThatIsTooSmall) {
+  v1::Graph graph = testing::AddKernel(64);
+  v1::DType& dtype = *graph.mutable_nodes(2)->mutable_dtype();
+  for (const uint32_t side : {4, 3, 4}) dtype.add_image_shape(side);
   const absl::Status status = ParseKernel(graph).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
-  EXPECT_EQ(GetErrorDetail(status)->node, 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_EQ(GetErrorDetail(status)->reason, "INDEX_OUT_OF_BUFFER");
 }
 
 }  // namespace
