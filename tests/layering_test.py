@@ -46,6 +46,8 @@ LIBRARIES = (
     ("protobuf", r"google/protobuf/|.*(?<!grpc)\.pb\.h$", r"proto/|engine/uop/wire\.|(server|client)/"),
     ("CUDA", r"(cuda|cuda_.*|nvrtc|cupti.*)\.h$", r"devices/cuda/"),
     ("HIP", r"hip/|(hsa|amd_comgr)/", r"devices/hip/"),
+    ("Prometheus", r"prometheus/|civetweb\.h$", r"server/metrics/"),
+    ("seccomp", r"seccomp\.h$", r"server/workers/"),
     ("logging", r"spdlog/", r"(devices|server)/"),
     ("a mutex that TSan can't see", r"absl/synchronization/mutex\.h$", r"$"),
 )
