@@ -28,6 +28,7 @@ void CommandLine::Add(std::string name, std::string* value, std::string help) {
   flags_.push_back({.name = std::move(name),
                     .help = std::move(help),
                     .otherwise = *value,
+                    .kind = FlagKind::kString,
                     .set = [value](const std::string& text) {
                       *value = text;
                       return true;
@@ -39,6 +40,7 @@ void CommandLine::Add(std::string name, int64_t* value, std::string help) {
       {.name = std::move(name),
        .help = std::move(help),
        .otherwise = absl::StrCat(*value),
+       .kind = FlagKind::kInt,
        .set = [value](const std::string& text) { return absl::SimpleAtoi(text, value); }});
 }
 
@@ -47,6 +49,7 @@ void CommandLine::Add(std::string name, double* value, std::string help) {
       {.name = std::move(name),
        .help = std::move(help),
        .otherwise = absl::StrCat(*value),
+       .kind = FlagKind::kDouble,
        .set = [value](const std::string& text) { return absl::SimpleAtod(text, value); }});
 }
 
@@ -55,7 +58,7 @@ void CommandLine::Add(std::string name, bool* value, std::string help) {
       {.name = std::move(name),
        .help = std::move(help),
        .otherwise = *value ? "true" : "false",
-       .is_bool = true,
+       .kind = FlagKind::kBool,
        .set = [value](const std::string& text) { return absl::SimpleAtob(text, value); }});
 }
 
@@ -64,6 +67,7 @@ void CommandLine::Add(std::string name, absl::Duration* value, std::string help)
       {.name = std::move(name),
        .help = std::move(help),
        .otherwise = absl::FormatDuration(*value),
+       .kind = FlagKind::kDuration,
        .set = [value](const std::string& text) { return absl::ParseDuration(text, value); }});
 }
 
@@ -71,6 +75,7 @@ void CommandLine::Add(std::string name, std::vector<int>* value, std::string hel
   flags_.push_back({.name = std::move(name),
                     .help = std::move(help),
                     .otherwise = absl::StrJoin(*value, ","),
+                    .kind = FlagKind::kInts,
                     .set = [value](const std::string& text) { return ParseCores(text, value); }});
 }
 
@@ -85,6 +90,7 @@ const CommandLine::Flag* CommandLine::Find(std::string name) const {
 absl::StatusOr<std::vector<std::string>> CommandLine::Parse(
     const std::vector<std::string>& args) const {
   std::vector<std::string> rest;
+  std::vector<std::string> faults;
   for (const Flag& flag : flags_) flag.given = false;
   for (size_t i = 0; i < args.size(); ++i) {
     absl::string_view text = args[i];
@@ -101,24 +107,41 @@ absl::StatusOr<std::vector<std::string>> CommandLine::Parse(
     std::string value = parts.size() == 2 ? parts[1] : "";
     if (flag == nullptr && parts.size() == 1 && absl::ConsumePrefix(&text, "no")) {
       flag = Find(std::string(text));
-      if (flag != nullptr && !flag->is_bool) flag = nullptr;
+      if (flag != nullptr && flag->kind != FlagKind::kBool) flag = nullptr;
       value = "false";
-    } else if (flag != nullptr && parts.size() == 1 && flag->is_bool) {
+    } else if (flag != nullptr && parts.size() == 1 && flag->kind == FlagKind::kBool) {
       value = "true";
     } else if (flag != nullptr && parts.size() == 1) {
       if (i + 1 == args.size()) {
-        return absl::InvalidArgumentError(absl::StrCat("--", parts[0], " wants a value"));
+        faults.push_back(absl::StrCat("--", parts[0], " wants a value"));
+        break;
       }
       value = args[++i];
     }
-    if (flag == nullptr) return absl::InvalidArgumentError(absl::StrCat("no flag ", args[i]));
-    if (!flag->set(value)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--", flag->name, " can't be \"", value, "\""));
+    if (flag == nullptr) {
+      faults.push_back(absl::StrCat("no flag ", args[i]));
+    } else if (absl::Status status = Set(flag->name, value); !status.ok()) {
+      faults.emplace_back(status.message());
+    } else {
+      flag->given = true;
     }
-    flag->given = true;
   }
+  if (!faults.empty()) return absl::InvalidArgumentError(absl::StrJoin(faults, "\n"));
   return rest;
+}
+
+absl::Status CommandLine::Set(const std::string& name, const std::string& value) const {
+  const Flag* flag = Find(name);
+  if (flag == nullptr) return absl::InvalidArgumentError(absl::StrCat("no flag --", name));
+  if (flag->set(value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--", flag->name, " can't be \"", value, "\""));
+}
+
+std::vector<std::pair<std::string, FlagKind>> CommandLine::Flags() const {
+  std::vector<std::pair<std::string, FlagKind>> flags;
+  flags.reserve(flags_.size());
+  for (const Flag& flag : flags_) flags.emplace_back(flag.name, flag.kind);
+  return flags;
 }
 
 bool CommandLine::Given(const std::string& name) const {
@@ -138,7 +161,8 @@ std::vector<std::string> CommandLine::AllGiven() const {
 std::string CommandLine::Help() const {
   std::string text = absl::StrCat("usage: ", usage_, "\n");
   for (const Flag& flag : flags_) {
-    absl::StrAppend(&text, "  --", flag.name, flag.is_bool ? "" : "=VALUE", "\n      ", flag.help);
+    absl::StrAppend(&text, "  --", flag.name, flag.kind == FlagKind::kBool ? "" : "=VALUE",
+                    "\n      ", flag.help);
     if (!flag.otherwise.empty()) absl::StrAppend(&text, " (", flag.otherwise, ")");
     text += "\n";
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,6 +16,8 @@
 #include "absl/time/time.h"
 
 namespace beamd {
+
+enum class FlagKind : uint8_t { kString, kInt, kDouble, kBool, kDuration, kInts };
 
 class CommandLine {
  public:
@@ -31,12 +34,18 @@ class CommandLine {
   void Add(std::string name, std::vector<int>* value, std::string help);
 
   // Sets what `args` says and returns what is no flag, in order; all behind "--" is.
-  // InvalidArgument for a flag that isn't known or a value that isn't one.
+  // InvalidArgument with a line for each flag that isn't known and each value that isn't one; the
+  // others are set.
   absl::StatusOr<std::vector<std::string>> Parse(const std::vector<std::string>& args) const;
   // Whether the flag was in the last Parse.
   bool Given(const std::string& name) const;
   // The names of all flags that were.
   std::vector<std::string> AllGiven() const;
+
+  // Sets one flag, as `--name=value` does. InvalidArgument. It doesn't count as given.
+  absl::Status Set(const std::string& name, const std::string& value) const;
+  // Every flag's name and kind, in the order they were added.
+  std::vector<std::pair<std::string, FlagKind>> Flags() const;
 
   // Usage and every flag with its default.
   std::string Help() const;
@@ -46,7 +55,7 @@ class CommandLine {
     std::string name;
     std::string help;
     std::string otherwise;  // the default, as text
-    bool is_bool = false;
+    FlagKind kind = FlagKind::kString;
     std::function<bool(const std::string&)> set;
     mutable bool given = false;
   };

@@ -50,6 +50,22 @@ TEST_F(CommandLineTest, SetsVariablesAndReturnsTheRest) {
               UnorderedElementsAre("store", "width", "json", "run_timeout", "cores", "ratio"));
 }
 
+TEST_F(CommandLineTest, NamesEveryFaultAtOnce) {
+  const auto rest = line_.Parse({"--width=x", "--wdith=3", "--store=there", "--ratio"});
+  ASSERT_FALSE(rest.ok());
+  EXPECT_EQ(rest.status().message(),
+            "--width can't be \"x\"\nno flag --wdith=3\n--ratio wants a value");
+}
+
+TEST_F(CommandLineTest, SetsByNameAndSaysWhatThereIs) {
+  EXPECT_TRUE(line_.Set("width", "5").ok());
+  EXPECT_EQ(width_, 5);
+  EXPECT_FALSE(line_.Given("width"));
+  EXPECT_FALSE(line_.Set("width", "five").ok());
+  EXPECT_FALSE(line_.Set("depth", "5").ok());
+  EXPECT_EQ(line_.Flags()[3], std::pair(std::string("run_timeout"), FlagKind::kDuration));
+}
+
 TEST_F(CommandLineTest, NegatesBooleans) {
   json_ = true;
   ASSERT_TRUE(line_.Parse({"--nojson"}).ok());
