@@ -186,7 +186,7 @@ absl::Status NoMeaning(Op op, Scalar s) {
 // As integers of one bit whose sums stay within the type: a + b is a or b.
 absl::StatusOr<Value*> BoolAlu(Builder& b, Op op, llvm::ArrayRef<Value*> src) {
   Value* x = src[0];
-  Value* y = src.size() > 1 ? src[1] : nullptr;
+  Value* y = src[src.size() > 1 ? 1 : 0];
   switch (op) {
     case Op::kNeg:
       return x;
@@ -219,7 +219,7 @@ absl::StatusOr<Value*> BoolAlu(Builder& b, Op op, llvm::ArrayRef<Value*> src) {
 absl::StatusOr<Value*> IntAlu(Builder& b, Op op, Scalar s, llvm::ArrayRef<Value*> src) {
   const bool is_signed = IsSigned(s);
   Value* x = src[0];
-  Value* y = src.size() > 1 ? src[1] : nullptr;
+  Value* y = src[src.size() > 1 ? 1 : 0];
   switch (op) {
     case Op::kNeg:
       return b.CreateNeg(x);
@@ -262,7 +262,7 @@ absl::StatusOr<Value*> IntAlu(Builder& b, Op op, Scalar s, llvm::ArrayRef<Value*
 absl::StatusOr<Value*> FloatAlu(Builder& b, const AluTarget& target, Op op, Scalar s,
                                 llvm::ArrayRef<Value*> src) {
   Value* x = src[0];
-  Value* y = src.size() > 1 ? src[1] : nullptr;
+  Value* y = src[src.size() > 1 ? 1 : 0];
   Value* r = nullptr;
   switch (op) {
     // Exact, or no number at all: nothing to round.

@@ -435,6 +435,7 @@ class Expander {
     for (int64_t at = low; at + n <= high; at += n) starts.push_back(at);
     starts.push_back(high - n + 1);
     std::vector<UOp> parts;
+    parts.reserve(starts.size());
     for (const int64_t start : starts) {
       parts.push_back(LoadOf(u, Element(u.src(0), {places.lane[0].base, start}, valid), n));
     }

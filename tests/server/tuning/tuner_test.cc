@@ -60,7 +60,8 @@ class TunerTest : public ::testing::Test {
         .applies = [](const ParsedKernel&, const TargetCaps&,
                       const std::vector<Opt>&) { return true; },
         .make_pipeline = [](const ParsedKernel&, const TuningDevice&, const v1::SearchOptions&,
-                            std::string, CancelToken& token) -> std::unique_ptr<CandidatePipeline> {
+                            const std::string&,
+                            CancelToken& token) -> std::unique_ptr<CandidatePipeline> {
           return std::make_unique<IdlePipeline>(token);
         },
         .search = [this](const SearchJob& job,
