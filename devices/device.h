@@ -28,6 +28,18 @@ struct DeviceInfo {
   int64_t units = 0;     // cores this process may use; multiprocessors
   int64_t memory_bytes = 0;
   int64_t cache_bytes = 0;  // of the last level
+  // What the clocks may rise to; 0 where nothing tells.
+  int64_t clock_limit_mhz = 0;
+  int64_t memory_clock_limit_mhz = 0;
+};
+
+// What a device does at this moment, as its management library tells. 0: it doesn't say.
+struct DeviceCondition {
+  int64_t clock_mhz = 0;
+  int64_t memory_clock_mhz = 0;
+  int64_t temperature_celsius = 0;
+  // Processes that compute on it besides this one.
+  int64_t foreign_processes = 0;
 };
 
 // Kernels take for granted that every buffer, and window of one, begins at a multiple of this.
@@ -100,6 +112,10 @@ class Device {
   virtual absl::Status Wait() = 0;
   // Leaves nothing of these buffers in any cache.
   virtual absl::Status FlushCache(std::span<Buffer* const> buffers) = 0;
+  // Unimplemented where nothing tells.
+  virtual absl::StatusOr<DeviceCondition> Condition() {
+    return absl::UnimplementedError("nothing tells the condition of this device");
+  }
 };
 
 }  // namespace beamd

@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "engine/base/status.h"
 
 namespace beamd {
 namespace {
@@ -22,11 +23,24 @@ bool RegisterDriver(std::unique_ptr<Driver> driver) {
   return true;
 }
 
+std::vector<DriverState> DriverStates() {
+  std::vector<DriverState> states;
+  for (const auto& driver : Drivers()) {
+    DriverState& state = states.emplace_back();
+    state.name = driver->name();
+    const absl::StatusOr<int> count = driver->Count();
+    state.status = count.status();
+    for (int i = 0; i < count.value_or(0); ++i) {
+      state.devices.push_back(absl::StrCat(state.name, ":", i));
+    }
+  }
+  return states;
+}
+
 std::vector<std::string> DeviceNames() {
   std::vector<std::string> names;
-  for (const auto& driver : Drivers()) {
-    const int count = driver->Count();
-    for (int i = 0; i < count; ++i) names.push_back(absl::StrCat(driver->name(), ":", i));
+  for (const DriverState& state : DriverStates()) {
+    names.insert(names.end(), state.devices.begin(), state.devices.end());
   }
   return names;
 }
@@ -34,11 +48,11 @@ std::vector<std::string> DeviceNames() {
 absl::StatusOr<std::unique_ptr<Device>> OpenDevice(absl::string_view name) {
   const std::vector<std::string> parts = absl::StrSplit(name, ':');
   int ordinal = 0;
-  if (parts.size() == 2 && absl::SimpleAtoi(parts[1], &ordinal)) {
+  if (parts.size() == 2 && absl::SimpleAtoi(parts[1], &ordinal) && ordinal >= 0) {
     for (const auto& driver : Drivers()) {
-      if (driver->name() == parts[0] && ordinal >= 0 && ordinal < driver->Count()) {
-        return driver->Open(ordinal);
-      }
+      if (driver->name() != parts[0]) continue;
+      BEAMD_ASSIGN_OR_RETURN(const int count, driver->Count());
+      if (ordinal < count) return driver->Open(ordinal);
     }
   }
   return absl::NotFoundError(absl::StrCat("no device \"", name, "\""));

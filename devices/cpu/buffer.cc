@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "devices/launch.h"
 #include "engine/base/status.h"
 
 namespace beamd {
@@ -46,15 +47,7 @@ absl::StatusOr<std::unique_ptr<CpuBuffer>> CpuBuffer::Window(Buffer& parent, siz
                                                              size_t size_bytes) {
   auto* const data = static_cast<std::byte*>(parent.mapped());
   if (data == nullptr) return absl::InvalidArgumentError("the buffer is not of this device");
-  if (offset_bytes % kWindowAlignment != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("a window at byte ", offset_bytes,
-                                                   ", which is no multiple of ", kWindowAlignment));
-  }
-  if (offset_bytes > parent.size_bytes() || size_bytes > parent.size_bytes() - offset_bytes) {
-    return absl::OutOfRangeError(absl::StrCat("a window of bytes [", offset_bytes, ", +",
-                                              size_bytes, ") of a buffer of ",
-                                              parent.size_bytes()));
-  }
+  BEAMD_RETURN_IF_ERROR(CheckWindow(parent, offset_bytes, size_bytes));
   return std::unique_ptr<CpuBuffer>(new CpuBuffer(data + offset_bytes, size_bytes, 0));
 }
 
@@ -62,22 +55,14 @@ CpuBuffer::~CpuBuffer() {
   if (mapped_bytes_ > 0) munmap(data_, mapped_bytes_);
 }
 
-absl::Status CpuBuffer::CheckRange(size_t offset_bytes, size_t count_bytes) const {
-  if (offset_bytes <= size_bytes_ && count_bytes <= size_bytes_ - offset_bytes) {
-    return absl::OkStatus();
-  }
-  return absl::OutOfRangeError(
-      absl::StrCat("bytes [", offset_bytes, ", +", count_bytes, ") of a buffer of ", size_bytes_));
-}
-
 absl::Status CpuBuffer::Write(size_t offset_bytes, std::span<const std::byte> bytes) {
-  BEAMD_RETURN_IF_ERROR(CheckRange(offset_bytes, bytes.size()));
+  BEAMD_RETURN_IF_ERROR(CheckRange(size_bytes_, offset_bytes, bytes.size()));
   if (!bytes.empty()) std::memcpy(data_ + offset_bytes, bytes.data(), bytes.size());
   return absl::OkStatus();
 }
 
 absl::Status CpuBuffer::Read(size_t offset_bytes, std::span<std::byte> bytes) const {
-  BEAMD_RETURN_IF_ERROR(CheckRange(offset_bytes, bytes.size()));
+  BEAMD_RETURN_IF_ERROR(CheckRange(size_bytes_, offset_bytes, bytes.size()));
   if (!bytes.empty()) std::memcpy(bytes.data(), data_ + offset_bytes, bytes.size());
   return absl::OkStatus();
 }

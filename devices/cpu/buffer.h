@@ -28,7 +28,6 @@ class CpuBuffer : public Buffer {
  private:
   CpuBuffer(std::byte* data, size_t size_bytes, size_t mapped_bytes)
       : data_(data), size_bytes_(size_bytes), mapped_bytes_(mapped_bytes) {}
-  absl::Status CheckRange(size_t offset_bytes, size_t count_bytes) const;
 
   std::byte* const data_;
   const size_t size_bytes_;

@@ -21,6 +21,7 @@
 #include "absl/strings/strip.h"
 #include "devices/cpu/buffer.h"
 #include "devices/cpu/executable.h"
+#include "devices/launch.h"
 #include "engine/base/status.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
@@ -89,42 +90,6 @@ int64_t NowNanoseconds() {
   return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
 }
 
-absl::Status CheckBuffer(const KernelImage::Buffer& want, size_t size_bytes) {
-  const auto bytes = static_cast<uint64_t>(want.size_elements) * SizeBytes(want.scalar);
-  if (size_bytes >= bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("slot ", want.slot, " needs ", bytes, " bytes, its buffer has ", size_bytes));
-}
-
-absl::Status CheckVariable(const KernelImage::Variable& v, int64_t value) {
-  if (value >= v.min && value <= v.max) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(v.name, " = ", value, " is outside [", v.min, ", ", v.max, "]"));
-}
-
-absl::Status CheckLaunch(const KernelImage& image, const Launch& launch) {
-  if (launch.buffers.size() != image.buffers.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the kernel takes ", image.buffers.size(),
-                                                   " buffers, not ", launch.buffers.size()));
-  }
-  for (size_t i = 0; i < image.buffers.size(); ++i) {
-    BEAMD_RETURN_IF_ERROR(CheckBuffer(image.buffers[i], launch.buffers[i]->size_bytes()));
-  }
-  if (launch.variables.size() != image.variables.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the kernel takes ", image.variables.size(),
-                                                   " variables, not ", launch.variables.size()));
-  }
-  for (size_t i = 0; i < image.variables.size(); ++i) {
-    BEAMD_RETURN_IF_ERROR(CheckVariable(image.variables[i], launch.variables[i]));
-  }
-  if (launch.begin < 0 || launch.begin > launch.end || launch.end > image.slices) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("slices [", launch.begin, ", ", launch.end, ") of ", image.slices));
-  }
-  if (launch.repeats < 1) return absl::InvalidArgumentError("repeats must be at least 1");
-  return absl::OkStatus();
-}
-
 // The kernel's arguments as its entry takes them. A launch is a call.
 class CpuLaunch final : public PreparedLaunch {
  public:
@@ -138,21 +103,14 @@ class CpuLaunch final : public PreparedLaunch {
 
   absl::Status SetBuffer(size_t index, Buffer& buffer, size_t offset_bytes) override {
     auto* const data = static_cast<std::byte*>(buffer.mapped());
-    if (index >= pointers_.size() || data == nullptr || offset_bytes % kWindowAlignment != 0 ||
-        offset_bytes > buffer.size_bytes()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("buffer ", index, " of the launch can't be at byte ", offset_bytes));
-    }
-    BEAMD_RETURN_IF_ERROR(CheckBuffer(image_.buffers[index], buffer.size_bytes() - offset_bytes));
+    if (data == nullptr) return absl::InvalidArgumentError("the buffer is not of this device");
+    BEAMD_RETURN_IF_ERROR(CheckArgument(image_, index, buffer, offset_bytes));
     pointers_[index] = data + offset_bytes;
     return absl::OkStatus();
   }
 
   absl::Status SetVariable(size_t index, int64_t value) override {
-    if (index >= variables_.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("the launch has no variable ", index));
-    }
-    BEAMD_RETURN_IF_ERROR(CheckVariable(image_.variables[index], value));
+    BEAMD_RETURN_IF_ERROR(CheckVariable(image_, index, value));
     variables_[index] = value;
     return absl::OkStatus();
   }
@@ -211,10 +169,7 @@ class CpuDevice : public Device {
                                                           const Launch& launch) override {
     const auto* loaded = dynamic_cast<const CpuExecutable*>(&exe);
     if (loaded == nullptr) return absl::InvalidArgumentError("loaded by another device");
-    BEAMD_RETURN_IF_ERROR(CheckLaunch(loaded->image(), launch));
-    if (launch.begin != 0 || launch.end != loaded->image().slices || launch.repeats != 1) {
-      return absl::InvalidArgumentError("a prepared launch is of all slices, once");
-    }
+    BEAMD_RETURN_IF_ERROR(CheckWholeLaunch(loaded->image(), launch));
     return std::make_unique<CpuLaunch>(*loaded, launch);
   }
 

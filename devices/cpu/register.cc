@@ -7,7 +7,7 @@ namespace {
 class CpuDriver : public Driver {
  public:
   std::string name() const override { return "cpu"; }
-  int Count() override { return 1; }
+  absl::StatusOr<int> Count() override { return 1; }
   absl::StatusOr<std::unique_ptr<Device>> Open(int) override { return OpenCpuDevice(); }
 };
 
