@@ -276,7 +276,7 @@ Bounds BoundsTable::Refine(UOp u, Bounds b) {
   return b;
 }
 
-bool BoundsTable::Assume(std::vector<Fact> facts) {
+bool BoundsTable::Assume(const std::vector<Fact>& facts) {
   ++epoch_;
   facts_.clear();
   sum_facts_.clear();

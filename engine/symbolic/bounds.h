@@ -47,7 +47,7 @@ class BoundsTable {
 
   // From now on, bounds hold only where the facts do. Drops what is memoised. False if the facts
   // contradict each other; bounds are then arbitrary.
-  bool Assume(std::vector<Fact> facts);
+  bool Assume(const std::vector<Fact>& facts);
 
  private:
   struct Entry {

@@ -57,7 +57,7 @@ UOp LessThan(LinearForm sum, Int128 bound, UOpGraph& graph) {
         __builtin_sub_overflow(limit, y->min, &high) || CeilDiv(low, d) != CeilDiv(high, d)) {
       continue;
     }
-    if (UOp out = LessThan(DividedBy(std::move(multiple), d), CeilDiv(low, d), graph)) return out;
+    if (UOp out = LessThan(DividedBy(multiple, d), CeilDiv(low, d), graph)) return out;
   }
   // a*x + b*y < 1 -> x + y < 1, where nothing is negative
   if (limit == 1 && std::ranges::all_of(sum.terms, [&](const Term& t) {
