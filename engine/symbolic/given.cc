@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <utility>
 
 #include "engine/symbolic/bounds.h"
 #include "engine/symbolic/linear.h"
@@ -91,7 +90,7 @@ UOp SimplifyByCases(UOp u, const std::vector<Fact>& facts) {
       with.push_back({t.base, {1, kMax}});
       // Null: this case never happens.
       const UOp out =
-          t.coef == 1 && BoundsOf(t.base).min >= 0 ? memo.SimplifyAssuming(u, std::move(with)) : u;
+          t.coef == 1 && BoundsOf(t.base).min >= 0 ? memo.SimplifyAssuming(u, with) : u;
       if (!out) continue;
       if (out == u || (answer && answer != out)) {
         answer = nullptr;

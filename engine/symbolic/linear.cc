@@ -57,8 +57,8 @@ std::optional<LinearForm> Linearise(UOp u, BoundsTable& bounds) {
     const auto [n, coef] = pending.back();
     pending.pop_back();
     if (coef == 0) continue;
-    const auto push = [&](UOp next, int64_t factor) {
-      pending.push_back({next, SignedWrap(MulWrap(coef, factor), s)});
+    const auto push = [&, times = coef](UOp next, int64_t factor) {
+      pending.push_back({next, SignedWrap(MulWrap(times, factor), s)});
     };
     switch (n.op()) {
       case Op::kAdd:

@@ -1,7 +1,6 @@
 #include "engine/symbolic/memo.h"
 
 #include <memory>
-#include <utility>
 
 #include "engine/symbolic/symbolic.h"
 
@@ -26,8 +25,8 @@ UOp SymbolicMemo::Simplify(UOp u) {
   return out ? out : u;
 }
 
-UOp SymbolicMemo::SimplifyAssuming(UOp u, std::vector<Fact> facts) {
-  if (!assumed_bounds_.Assume(std::move(facts))) return nullptr;
+UOp SymbolicMemo::SimplifyAssuming(UOp u, const std::vector<Fact>& facts) {
+  if (!assumed_bounds_.Assume(facts)) return nullptr;
   assumed_rewriter_.Forget();
   assuming_ = true;
   const UOp out = assumed_rewriter_.Rewrite(u, FuelFor(u));

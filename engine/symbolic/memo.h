@@ -20,7 +20,7 @@ class SymbolicMemo : public GraphMemo {
   UOp Simplify(UOp u);
   // Where the facts hold, equal to u. Not to be called from a rule. Null if the facts contradict
   // each other.
-  UOp SimplifyAssuming(UOp u, std::vector<Fact> facts);
+  UOp SimplifyAssuming(UOp u, const std::vector<Fact>& facts);
 
  private:
   SymbolicMemo();
