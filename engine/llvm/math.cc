@@ -354,7 +354,8 @@ llvm::GlobalVariable* Maths::Table(const char* name, std::span<const uint64_t> w
   auto* data = llvm::ConstantDataArray::get(b_.getContext(),
                                             llvm::ArrayRef<uint64_t>(words.data(), words.size()));
   return new llvm::GlobalVariable(module, data->getType(), /*isConstant=*/true,
-                                  llvm::GlobalValue::PrivateLinkage, data, name);
+                                  llvm::GlobalValue::PrivateLinkage, data, name, nullptr,
+                                  llvm::GlobalValue::NotThreadLocal, target_.table_space);
 }
 
 // The module's sin of one large argument.
@@ -510,6 +511,10 @@ Function* Maths::LargeSinOfLanes(Function* scalar) {
 }  // namespace
 
 llvm::Value* EmitExp2(Builder& b, const AluTarget& target, llvm::Value* x) {
+  // PTX ISA, "ex2": at most 2 ulp over the full range. AMD RDNA3 ISA, V_EXP_F32: 1 ulp.
+  if (target.gpu && x->getType()->getScalarType()->isFloatTy()) {
+    return b.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, x);
+  }
   return Maths(b, target, x->getType()).Exp2(x);
 }
 
@@ -518,6 +523,14 @@ llvm::Value* EmitLog2(Builder& b, const AluTarget& target, llvm::Value* x) {
 }
 
 llvm::Value* EmitSin(Builder& b, const AluTarget& target, llvm::Value* x) {
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  if (target.gpu && vector != nullptr) {
+    Value* all = llvm::PoisonValue::get(x->getType());
+    for (unsigned i = 0; i < vector->getNumElements(); ++i) {
+      all = b.CreateInsertElement(all, EmitSin(b, target, b.CreateExtractElement(x, i)), i);
+    }
+    return all;
+  }
   Maths maths(b, target, x->getType());
   return target.call_sin ? maths.CallSin(x) : maths.Sin(x);
 }

@@ -27,6 +27,14 @@ Value* Int(Value* like, int64_t value) {
 }
 Value* Float(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
 
+// One of LLVM's 16-bit floats, or a vector of them.
+bool IsShort(Value* v) { return v->getType()->getScalarType()->is16bitFPTy(); }
+
+// A register value of a float type no wider than float32.
+Value* AsFloat32(Builder& b, Value* v) {
+  return IsShort(v) ? b.CreateFPExt(v, WithLanesOf(b.getFloatTy(), v->getType())) : v;
+}
+
 Value* IsNan(Builder& b, Value* v) { return b.CreateFCmpUNO(v, v); }
 
 // float64 to float32 with the last bit set where anything was lost ("round to odd"): rounding the
@@ -45,7 +53,7 @@ Value* ToFloat32Odd(Builder& b, Value* v) {
   return b.CreateBitCast(bits, nearest->getType());
 }
 
-Value* IntToFloat(Builder& b, Value* v, Scalar from, Scalar to) {
+Value* IntToFloat(Builder& b, const AluTarget& target, Value* v, Scalar from, Scalar to) {
   const bool is_signed = IsSigned(from);
   const auto convert = [&](Value* x, Type* scalar) {
     Type* type = WithLanesOf(scalar, x->getType());
@@ -64,15 +72,19 @@ Value* IntToFloat(Builder& b, Value* v, Scalar from, Scalar to) {
                              : b.CreateICmpUGE(v, Int(v, bound));
       v = b.CreateSelect(big, sticky, v);
     }
-    return RoundTo(b, ToFloat32Odd(b, convert(v, b.getDoubleTy())), to);
+    return RoundTo(b, target, ToFloat32Odd(b, convert(v, b.getDoubleTy())), to);
   }
   // float16: an integer that float32 rounds is past float16's range either way.
-  return RoundTo(b, convert(v, b.getFloatTy()), to);
+  return RoundTo(b, target, convert(v, b.getFloatTy()), to);
 }
 
-Value* FloatToInt(Builder& b, Value* v, Scalar to) {
+Value* FloatToInt(Builder& b, const AluTarget& target, Value* v, Scalar to) {
   const int bits = Bits(to);
   Type* result = IntsLike(b, v, bits);
+  if (target.gpu) {
+    const ID convert = IsSigned(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
+    return b.CreateIntrinsic(convert, {result, v->getType()}, {v});
+  }
   Type* wide = IntsLike(b, v, std::max(bits, 32));
   const double end = std::ldexp(1.0, IsSigned(to) ? bits - 1 : bits);  // the first beyond
   const auto constant = [&](int64_t value) { return llvm::ConstantInt::getSigned(result, value); };
@@ -87,7 +99,8 @@ Value* FloatToInt(Builder& b, Value* v, Scalar to) {
 
 // max(x, y): NaN if either is, +0 over -0. x86's own instruction gives its second operand for NaN
 // and for two zeros: of the two orders, `and` picks +0, and a NaN is all ones afterwards.
-Value* FloatMax(Builder& b, Value* x, Value* y) {
+Value* FloatMax(Builder& b, const AluTarget& target, Value* x, Value* y) {
+  if (target.gpu) return b.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, x, y);
   if (llvm::isa<llvm::Constant>(x)) std::swap(x, y);
   const auto larger = [&b](Value* p, Value* q) {
     return b.CreateSelect(b.CreateFCmpOGT(p, q), p, q);
@@ -259,17 +272,25 @@ absl::StatusOr<Value*> IntAlu(Builder& b, Op op, Scalar s, llvm::ArrayRef<Value*
   }
 }
 
+// Ops that targets with short floats of their own compute in float32 as well.
+constexpr OpSet kThroughFloat32 =
+    Op::kFdiv | Op::kRecip | Op::kSqrt | Op::kExp2 | Op::kLog2 | Op::kSin;
+
 absl::StatusOr<Value*> FloatAlu(Builder& b, const AluTarget& target, Op op, Scalar s,
                                 llvm::ArrayRef<Value*> src) {
   Value* x = src[0];
   Value* y = src[src.size() > 1 ? 1 : 0];
+  if (kThroughFloat32.Has(op)) {
+    x = AsFloat32(b, x);
+    y = AsFloat32(b, y);
+  }
   Value* r = nullptr;
   switch (op) {
     // Exact, or no number at all: nothing to round.
     case Op::kNeg:
       return b.CreateFNeg(x);
     case Op::kMax:
-      return FloatMax(b, x, y);
+      return FloatMax(b, target, x, y);
     case Op::kCmpLt:
       return b.CreateFCmpOLT(x, y);
     case Op::kCmpNe:
@@ -309,16 +330,20 @@ absl::StatusOr<Value*> FloatAlu(Builder& b, const AluTarget& target, Op op, Scal
     default:
       return NoMeaning(op, s);
   }
-  return RoundTo(b, r, s);
+  return IsShort(r) ? r : RoundTo(b, target, r, s);
 }
 
 }  // namespace
 
-llvm::Type* RegisterType(llvm::LLVMContext& context, DType dtype) {
+llvm::Type* RegisterType(llvm::LLVMContext& context, const AluTarget& target, DType dtype) {
   Type* scalar = nullptr;
   switch (dtype.scalar) {
     case Scalar::kFloat16:
+      scalar = target.half ? Type::getHalfTy(context) : Type::getFloatTy(context);
+      break;
     case Scalar::kBFloat16:
+      scalar = target.bfloat ? Type::getBFloatTy(context) : Type::getFloatTy(context);
+      break;
     case Scalar::kFloat32:
       scalar = Type::getFloatTy(context);
       break;
@@ -331,7 +356,7 @@ llvm::Type* RegisterType(llvm::LLVMContext& context, DType dtype) {
   return dtype.lanes > 1 ? llvm::FixedVectorType::get(scalar, dtype.lanes) : scalar;
 }
 
-llvm::Type* MemoryType(llvm::LLVMContext& context, DType dtype) {
+llvm::Type* MemoryType(llvm::LLVMContext& context, const AluTarget& target, DType dtype) {
   Type* scalar = nullptr;
   switch (dtype.scalar) {
     case Scalar::kBool:
@@ -341,21 +366,22 @@ llvm::Type* MemoryType(llvm::LLVMContext& context, DType dtype) {
       scalar = Type::getHalfTy(context);
       break;
     case Scalar::kBFloat16:
-      scalar = Type::getInt16Ty(context);
+      scalar = target.bfloat ? Type::getBFloatTy(context) : Type::getInt16Ty(context);
       break;
     default:
-      return RegisterType(context, dtype);
+      return RegisterType(context, target, dtype);
   }
   return dtype.lanes > 1 ? llvm::FixedVectorType::get(scalar, dtype.lanes) : scalar;
 }
 
-llvm::Value* FromMemory(Builder& b, llvm::Value* v, Scalar s) {
+llvm::Value* FromMemory(Builder& b, const AluTarget& target, llvm::Value* v, Scalar s) {
   switch (s) {
     case Scalar::kBool:
       return b.CreateICmpNE(v, Int(v, 0));
     case Scalar::kFloat16:
-      return b.CreateFPExt(v, WithLanesOf(b.getFloatTy(), v->getType()));
+      return target.half ? v : b.CreateFPExt(v, WithLanesOf(b.getFloatTy(), v->getType()));
     case Scalar::kBFloat16: {
+      if (target.bfloat) return v;
       Value* bits = b.CreateShl(b.CreateZExt(v, IntsLike(b, v, 32)), 16);
       return b.CreateBitCast(bits, WithLanesOf(b.getFloatTy(), v->getType()));
     }
@@ -364,13 +390,14 @@ llvm::Value* FromMemory(Builder& b, llvm::Value* v, Scalar s) {
   }
 }
 
-llvm::Value* ToMemory(Builder& b, llvm::Value* v, Scalar s) {
+llvm::Value* ToMemory(Builder& b, const AluTarget& target, llvm::Value* v, Scalar s) {
   switch (s) {
     case Scalar::kBool:
       return b.CreateZExt(v, IntsLike(b, v, 8));
     case Scalar::kFloat16:
-      return b.CreateFPTrunc(v, WithLanesOf(b.getHalfTy(), v->getType()));
+      return target.half ? v : b.CreateFPTrunc(v, WithLanesOf(b.getHalfTy(), v->getType()));
     case Scalar::kBFloat16: {
+      if (target.bfloat) return v;
       Value* bits = b.CreateBitCast(v, IntsLike(b, v, 32));
       return b.CreateTrunc(b.CreateLShr(bits, 16), IntsLike(b, v, 16));
     }
@@ -379,9 +406,13 @@ llvm::Value* ToMemory(Builder& b, llvm::Value* v, Scalar s) {
   }
 }
 
-llvm::Value* RoundTo(Builder& b, llvm::Value* v, Scalar s) {
-  if (s == Scalar::kFloat16) return FromMemory(b, ToMemory(b, v, s), s);
+llvm::Value* RoundTo(Builder& b, const AluTarget& target, llvm::Value* v, Scalar s) {
+  if (s == Scalar::kFloat16) {
+    Value* half = b.CreateFPTrunc(v, WithLanesOf(b.getHalfTy(), v->getType()));
+    return target.half ? half : b.CreateFPExt(half, v->getType());
+  }
   if (s != Scalar::kBFloat16) return v;
+  if (target.bfloat) return b.CreateFPTrunc(v, WithLanesOf(b.getBFloatTy(), v->getType()));
   // The processor's own conversion flushes sub-normals, so this is done on the bits.
   Value* bits = b.CreateBitCast(v, IntsLike(b, v, 32));
   Value* odd = b.CreateAnd(b.CreateLShr(bits, 16), Int(bits, 1));
@@ -395,24 +426,26 @@ llvm::Constant* IntConstant(llvm::LLVMContext& context, Scalar s, int64_t value)
   return llvm::ConstantInt::getSigned(Type::getIntNTy(context, Bits(s)), WrapInt(value, s));
 }
 
-llvm::Constant* FloatConstant(llvm::LLVMContext& context, Scalar s, double value) {
-  return llvm::ConstantFP::get(RegisterType(context, s), value);
+llvm::Constant* FloatConstant(llvm::LLVMContext& context, const AluTarget& target, Scalar s,
+                              double value) {
+  return llvm::ConstantFP::get(RegisterType(context, target, s), value);
 }
 
-llvm::Value* EmitCast(Builder& b, llvm::Value* v, Scalar from, Scalar to) {
+llvm::Value* EmitCast(Builder& b, const AluTarget& target, llvm::Value* v, Scalar from, Scalar to) {
   if (from == to) return v;
+  v = AsFloat32(b, v);
   if (to == Scalar::kBool) {
     return IsFloat(from) ? b.CreateFCmpUNE(v, Float(v, 0)) : b.CreateICmpNE(v, Int(v, 0));
   }
   if (from == Scalar::kBool && IsFloat(to)) {
-    return b.CreateUIToFP(v, WithLanesOf(RegisterType(b.getContext(), to), v->getType()));
+    return b.CreateUIToFP(v, WithLanesOf(RegisterType(b.getContext(), target, to), v->getType()));
   }
   if (!IsFloat(from) && !IsFloat(to)) {
     Type* type = IntsLike(b, v, Bits(to));
     return IsSigned(from) ? b.CreateSExtOrTrunc(v, type) : b.CreateZExtOrTrunc(v, type);
   }
-  if (!IsFloat(from)) return IntToFloat(b, v, from, to);
-  if (!IsFloat(to)) return FloatToInt(b, v, to);
+  if (!IsFloat(from)) return IntToFloat(b, target, v, from, to);
+  if (!IsFloat(to)) return FloatToInt(b, target, v, to);
   if (to == Scalar::kFloat64) return b.CreateFPExt(v, WithLanesOf(b.getDoubleTy(), v->getType()));
   if (from == Scalar::kFloat64) {
     if (to == Scalar::kFloat32) {
@@ -420,7 +453,7 @@ llvm::Value* EmitCast(Builder& b, llvm::Value* v, Scalar from, Scalar to) {
     }
     v = ToFloat32Odd(b, v);
   }
-  return RoundTo(b, v, to);
+  return RoundTo(b, target, v, to);
 }
 
 absl::StatusOr<llvm::Value*> EmitAlu(Builder& b, const AluTarget& target, Op op, Scalar s,
