@@ -7,8 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 
 namespace beamd {
 namespace {
@@ -27,24 +29,31 @@ constexpr std::pair<int, int> kPtxOfGpu[] = {{70, 60},  {72, 61},  {75, 63},  {8
 
 }  // namespace
 
-absl::StatusOr<TargetCaps> CudaTarget(int major, int minor, int driver_version) {
-  const int capability = major * 10 + minor;
+int OldestPtx(absl::string_view arch) {
+  int capability = 0;
+  if (!absl::ConsumePrefix(&arch, "sm_") || !absl::SimpleAtoi(arch, &capability)) return 0;
   const auto* const gpu = std::find_if(std::begin(kPtxOfGpu), std::end(kPtxOfGpu),
                                        [&](const auto& g) { return g.first == capability; });
-  if (gpu == std::end(kPtxOfGpu)) {
+  return gpu == std::end(kPtxOfGpu) ? 0 : gpu->second;
+}
+
+absl::StatusOr<TargetCaps> CudaTarget(int major, int minor, int driver_version) {
+  const std::string arch = absl::StrCat("sm_", major * 10 + minor);
+  const int oldest = OldestPtx(arch);
+  if (oldest == 0) {
     return absl::UnavailableError(
         absl::StrCat("no code is generated for compute capability ", major, ".", minor));
   }
   const auto* const driver = std::find_if(std::begin(kPtxOfDriver), std::end(kPtxOfDriver),
                                           [&](const auto& d) { return d.first <= driver_version; });
-  if (driver == std::end(kPtxOfDriver) || driver->second < gpu->second) {
+  if (driver == std::end(kPtxOfDriver) || driver->second < oldest) {
     return absl::UnavailableError(
         absl::StrCat("the driver is too old: it is of CUDA ", driver_version / 1000, ".",
                      driver_version % 1000 / 10, " and takes no PTX for compute capability ", major,
                      ".", minor));
   }
   TargetCaps caps = CorpusTarget(TargetKind::kCuda);
-  caps.arch = absl::StrCat("sm_", capability);
+  caps.arch = arch;
   caps.features = absl::StrCat("+ptx", driver->second);
   return caps;
 }

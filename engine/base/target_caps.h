@@ -49,6 +49,9 @@ TargetCaps CpuTarget(std::string name, const std::map<std::string, bool>& featur
 // Source: the release table of NVIDIA's PTX ISA manual.
 absl::StatusOr<TargetCaps> CudaTarget(int major, int minor, int driver_version);
 
+// The oldest PTX that names this GPU, 78 of "sm_90"; 0 of one that no code is generated for.
+int OldestPtx(absl::string_view arch);
+
 // An AMD GPU by the name that HIP gives it ("gfx90a:sramecc+:xnack-"), under a HIP runtime of this
 // major version. Unavailable for a name that isn't one.
 absl::StatusOr<TargetCaps> HipTarget(absl::string_view name, int runtime_major);

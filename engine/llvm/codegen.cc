@@ -5,9 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/llvm/capability.h"
 #include "engine/llvm/emit.h"
+#include "engine/llvm/link.h"
 #include "llvm/Analysis/CGSCCPassManager.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
+#include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/DiagnosticHandler.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
@@ -57,6 +60,7 @@ struct Attempt {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module;
   std::string text;
+  std::string code;
   absl::Status status;
 };
 
@@ -114,24 +118,63 @@ absl::Status CheckSelfContained(llvm::StringRef object) {
   return absl::OkStatus();
 }
 
-class CpuCodeGenerator : public CodeGenerator {
+// How a target's code comes out of LLVM.
+struct Machine {
+  llvm::Triple triple;
+  std::optional<llvm::Reloc::Model> relocation;
+  llvm::CodeGenFileType file;
+  int level;            // where the options name none
+  PassPipeline passes;  // where the options ask for the default
+  bool keep_pipeline;   // code generation's passes may be run on module after module
+};
+
+Machine MachineOf(const TargetCaps& caps) {
+  switch (caps.kind) {
+    case TargetKind::kCuda:
+      return {llvm::Triple("nvptx64-nvidia-cuda"),
+              std::nullopt,
+              llvm::CodeGenFileType::AssemblyFile,
+              2,
+              PassPipeline::kShort,
+              true};
+    case TargetKind::kHip:
+      return {llvm::Triple("amdgcn-amd-amdhsa"),
+              llvm::Reloc::PIC_,
+              llvm::CodeGenFileType::ObjectFile,
+              2,
+              PassPipeline::kShort,
+              false};
+    case TargetKind::kCpu:
+      break;
+  }
+  return {llvm::Triple(llvm::sys::getDefaultTargetTriple()),
+          llvm::Reloc::PIC_,
+          llvm::CodeGenFileType::ObjectFile,
+          1,
+          PassPipeline::kMerge,
+          true};
+}
+
+class LlvmCodeGenerator : public CodeGenerator {
  public:
-  CpuCodeGenerator(const TargetCaps& caps, const CodegenOptions& options)
-      : caps_(caps), options_(options) {}
+  LlvmCodeGenerator(const TargetCaps& caps, const CodegenOptions& options)
+      : caps_(caps), how_(MachineOf(caps)) {
+    if (options.passes != PassPipeline::kDefault) how_.passes = options.passes;
+    if (options.level >= 0) how_.level = options.level;
+  }
 
   absl::Status MakeMachine() {
-    const llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
     std::string error;
-    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(how_.triple, error);
     if (target == nullptr) return absl::InvalidArgumentError(error);
     static constexpr llvm::CodeGenOptLevel kLevels[] = {
         llvm::CodeGenOptLevel::None, llvm::CodeGenOptLevel::Less, llvm::CodeGenOptLevel::Default,
         llvm::CodeGenOptLevel::Aggressive};
     llvm::TargetOptions target_options;
     target_options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // fused where MULACC says so
-    machine_.reset(target->createTargetMachine(triple, caps_.arch, caps_.features, target_options,
-                                               llvm::Reloc::PIC_, std::nullopt,
-                                               kLevels[options_.level]));
+    machine_.reset(target->createTargetMachine(how_.triple, caps_.arch, caps_.features,
+                                               target_options, how_.relocation, std::nullopt,
+                                               kLevels[how_.level]));
     if (machine_ == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("LLVM knows no CPU \"", caps_.arch, "\""));
     }
@@ -146,19 +189,17 @@ class CpuCodeGenerator : public CodeGenerator {
     if (!recovery.RunSafely([&] { Run(program, dump, *attempt); })) {
       const std::string errors = attempt->errors;
       static_cast<void>(attempt.release());
-      static_cast<void>(object_passes_.release());
+      static_cast<void>(file_passes_.release());
       static_cast<void>(machine_.release());
       return absl::InternalError(absl::StrCat("LLVM crashed on this program. ", errors));
     }
     BEAMD_RETURN_IF_ERROR(attempt->status);
     if (!attempt->errors.empty()) return absl::InternalError(attempt->errors);
-    const llvm::StringRef object(object_passes_->bytes.data(), object_passes_->bytes.size());
-    BEAMD_RETURN_IF_ERROR(CheckSelfContained(object));
-    if (text != nullptr && !attempt->text.empty()) *text = std::move(attempt->text);
     KernelImage image = program.image;
-    image.kind = TargetKind::kCpu;
+    image.kind = caps_.kind;
     image.entry = kKernelEntry;
-    image.code = object.str();
+    BEAMD_ASSIGN_OR_RETURN(image.code, Finished(std::move(attempt->code)));
+    if (text != nullptr && !attempt->text.empty()) *text = std::move(attempt->text);
     return image;
   }
 
@@ -175,7 +216,7 @@ class CpuCodeGenerator : public CodeGenerator {
     if (dump == "ir") Print(module, attempt.text);
     llvm::raw_string_ostream errors(attempt.errors);
     if (llvm::verifyModule(module, &errors)) return;
-    Optimise(module, *machine_, options_.passes);
+    Optimise(module, *machine_, how_.passes);
     if (dump == "opt") Print(module, attempt.text);
     if (dump == "asm") {
       // Generating code changes the module, so the text comes from a copy.
@@ -184,9 +225,24 @@ class CpuCodeGenerator : public CodeGenerator {
       assembly->passes.run(*copy);
       attempt.text.assign(assembly->bytes.data(), assembly->bytes.size());
     }
-    if (object_passes_ == nullptr) object_passes_ = NewPasses(llvm::CodeGenFileType::ObjectFile);
-    object_passes_->bytes.clear();
-    object_passes_->passes.run(module);
+    if (caps_.code_form == CodeForm::kBitcode) {
+      llvm::raw_string_ostream stream(attempt.code);
+      llvm::WriteBitcodeToFile(module, stream);
+      return;
+    }
+    if (file_passes_ == nullptr) file_passes_ = NewPasses(how_.file);
+    file_passes_->bytes.clear();
+    file_passes_->passes.run(module);
+    attempt.code.assign(file_passes_->bytes.data(), file_passes_->bytes.size());
+    if (!how_.keep_pipeline) file_passes_.reset();
+  }
+
+  // What a device loads, of what LLVM wrote.
+  absl::StatusOr<std::string> Finished(std::string code) const {
+    if (caps_.code_form == CodeForm::kBitcode) return code;
+    if (caps_.kind == TargetKind::kHip) return LinkCodeObject(code);
+    if (caps_.kind == TargetKind::kCpu) BEAMD_RETURN_IF_ERROR(CheckSelfContained(code));
+    return code;
   }
 
   static void Print(const llvm::Module& module, std::string& text) {
@@ -198,32 +254,38 @@ class CpuCodeGenerator : public CodeGenerator {
     auto passes = std::make_unique<FilePasses>();
     const bool refused =
         machine_->addPassesToEmitFile(passes->passes, passes->stream, nullptr, type);
-    BEAMD_CHECK(!refused, "every CPU target writes objects and assembly");
+    BEAMD_CHECK(!refused, "every target writes what MachineOf says, and assembly");
     return passes;
   }
 
   const TargetCaps caps_;
-  const CodegenOptions options_;
+  Machine how_;
   // Null after a crash: the next program makes new ones.
   std::unique_ptr<llvm::TargetMachine> machine_;
-  std::unique_ptr<FilePasses> object_passes_;  // of machine_
+  std::unique_ptr<FilePasses> file_passes_;  // of machine_
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CodeGenerator>> CodeGenerator::Create(
     const TargetCaps& caps, const CodegenOptions& options) {
-  if (caps.kind != TargetKind::kCpu) {
-    return absl::UnimplementedError("code is generated for CPUs only");
-  }
-  BEAMD_CHECK(options.level >= 0 && options.level <= 3, "a level of 0 to 3");
+  BEAMD_CHECK(options.level <= 3, "a level of 0 to 3");
+  BEAMD_RETURN_IF_ERROR(CheckTarget(caps));
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    LLVMInitializeAMDGPUTargetInfo();
+    LLVMInitializeAMDGPUTarget();
+    LLVMInitializeAMDGPUTargetMC();
+    LLVMInitializeAMDGPUAsmPrinter();
     llvm::CrashRecoveryContext::Enable();
   });
-  auto generator = std::make_unique<CpuCodeGenerator>(caps, options);
+  auto generator = std::make_unique<LlvmCodeGenerator>(caps, options);
   BEAMD_RETURN_IF_ERROR(generator->MakeMachine());
   return generator;
 }

@@ -13,20 +13,20 @@
 
 namespace beamd {
 
-// What EmitModule's IR goes through before instruction selection. kDefault is the one to use:
-// merging of equal values. The others are for the benchmark that chose it: kShort also combines and
-// hoists, which the lowering has done already; kO2 is LLVM's own.
-enum class PassPipeline { kDefault, kShort, kO2 };
+// What EmitModule's IR goes through before instruction selection. kDefault is the one to use: what
+// its target is best served by. kMerge: merging of equal values alone. kShort: also combines and
+// hoists. kO2: LLVM's own.
+enum class PassPipeline { kDefault, kMerge, kShort, kO2 };
 
 struct CodegenOptions {
   PassPipeline passes = PassPipeline::kDefault;
-  int level = 1;  // of instruction selection and register allocation: 0..3
+  int level = -1;  // of instruction selection and register allocation, 0..3; less: the target's own
 };
 
 // Keeps LLVM's TargetMachine between programs. Not thread-safe; several may work side by side.
 class CodeGenerator {
  public:
-  // Unimplemented for a target that isn't a CPU; InvalidArgument for one LLVM doesn't know.
+  // Error: as CheckTarget says; InvalidArgument for a CPU that LLVM doesn't know.
   static absl::StatusOr<std::unique_ptr<CodeGenerator>> Create(const TargetCaps& caps,
                                                                const CodegenOptions& options = {});
   virtual ~CodeGenerator() = default;

@@ -76,5 +76,9 @@ class EmitTarget {
 
 std::unique_ptr<EmitTarget> NewCpuTarget(const LinearProgram& program, const TargetCaps& caps,
                                          llvm::Module& module);
+std::unique_ptr<EmitTarget> NewNvptxTarget(const LinearProgram& program, const TargetCaps& caps,
+                                           llvm::Module& module);
+std::unique_ptr<EmitTarget> NewAmdgpuTarget(const LinearProgram& program, const TargetCaps& caps,
+                                            llvm::Module& module);
 
 }  // namespace beamd

@@ -31,6 +31,25 @@ UOp ProgramBuilder::Variable(std::string name, int64_t min, int64_t max) {
   return Append(graph_.Variable(std::move(name), min, max));
 }
 
+UOp ProgramBuilder::Special(std::string name, UOp extent) {
+  KernelImage& image = program_.image;
+  const int64_t size = extent.is_const() ? extent.int_value() : extent.data<VariableArg>().max;
+  (name[0] == 'g' ? image.global_size : image.local_size)[name[1] - '0'] = size;
+  return Append(
+      graph_.Make(Op::kSpecial, Scalar::kInt32, {extent}, graph_.Intern(std::move(name))));
+}
+
+UOp ProgramBuilder::Shared(Scalar scalar, int64_t size_elements) {
+  program_.image.shared_bytes += size_elements * SizeBytes(scalar);
+  return Append(graph_.Make(Op::kDefineLocal, DType::Pointer(scalar, AddressSpace::kLocal),
+                            {Int(size_elements)},
+                            graph_.Intern(std::string(1, static_cast<char>('a' + shared_++)))));
+}
+
+void ProgramBuilder::Barrier() {
+  Append(graph_.Make(Op::kBarrier, Scalar::kVoid, {Int(barriers_++)}));
+}
+
 UOp ProgramBuilder::Range(UOp extent) {
   RangeArg arg;
   arg.axis = static_cast<int32_t>(ranges_++);

@@ -29,6 +29,11 @@ class ProgramBuilder {
   // Slots count up from 0.
   UOp Buffer(Scalar scalar, int64_t size_elements, bool read, bool written);
   UOp Variable(std::string name, int64_t min, int64_t max);
+  // "g0".."l2"; sizes of the launch follow from constant extents.
+  UOp Special(std::string name, UOp extent);
+  UOp Special(std::string name, int64_t extent) { return Special(std::move(name), Int(extent)); }
+  UOp Shared(Scalar scalar, int64_t size_elements);
+  void Barrier();
   UOp Range(UOp extent);
   UOp Range(int64_t extent) { return Range(Int(extent)); }
   void End(UOp range) { Add(Op::kEndLoop, Scalar::kVoid, {range}); }
@@ -52,6 +57,8 @@ class ProgramBuilder {
   std::vector<bool> listed_;
   int64_t ranges_ = 0;
   int64_t accs_ = 0;
+  int64_t shared_ = 0;
+  int64_t barriers_ = 0;
 };
 
 // What RunProgram compiles for: this CPU, until a test takes features away.
