@@ -1,16 +1,13 @@
 #include "devices/cpu/executable.h"
 
 #include <atomic>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "llvm/ExecutionEngine/JITLink/JITLink.h"
-#include "llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h"
+#include "devices/cpu/jit.h"
+#include "engine/base/status.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
-#include "llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h"
-#include "llvm/Support/TargetSelect.h"
 
 namespace beamd {
 namespace {
@@ -37,11 +34,7 @@ class Loaded : public CpuExecutable {
 
 class JitLinkLoader : public CpuLoader {
  public:
-  explicit JitLinkLoader(std::unique_ptr<llvm::orc::LLJIT> jit) : jit_(std::move(jit)) {
-    // A symbol that no image defines is an answer, not a line on stderr.
-    jit_->getExecutionSession().setErrorReporter(
-        [](llvm::Error error) { llvm::consumeError(std::move(error)); });
-  }
+  explicit JitLinkLoader(std::unique_ptr<llvm::orc::LLJIT> jit) : jit_(std::move(jit)) {}
 
   absl::StatusOr<std::unique_ptr<CpuExecutable>> Load(const KernelImage& image) override {
     auto& session = jit_->getExecutionSession();
@@ -70,27 +63,8 @@ class JitLinkLoader : public CpuLoader {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CpuLoader>> CpuLoader::Create() {
-  static std::once_flag once;
-  std::call_once(once, [] { llvm::InitializeNativeTarget(); });
-  auto host = llvm::orc::JITTargetMachineBuilder::detectHost();
-  if (!host) return BadImage(host.takeError());
-  auto jit =
-      llvm::orc::LLJITBuilder()
-          .setJITTargetMachineBuilder(std::move(*host))
-          .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
-          .setLinkProcessSymbolsByDefault(false)
-          .setObjectLinkingLayerCreator(
-              [](llvm::orc::ExecutionSession& session)
-                  -> llvm::Expected<std::unique_ptr<llvm::orc::ObjectLayer>> {
-                auto memory = llvm::jitlink::InProcessMemoryManager::Create();
-                if (!memory) return memory.takeError();
-                return std::make_unique<llvm::orc::ObjectLinkingLayer>(
-                    session,
-                    std::unique_ptr<llvm::jitlink::JITLinkMemoryManager>(std::move(*memory)));
-              })
-          .create();
-  if (!jit) return BadImage(jit.takeError());
-  return std::make_unique<JitLinkLoader>(std::move(*jit));
+  BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<llvm::orc::LLJIT> jit, MakeJit());
+  return std::make_unique<JitLinkLoader>(std::move(jit));
 }
 
 }  // namespace beamd
