@@ -25,7 +25,9 @@ struct DeviceInfo {
   std::string arch;      // what code is generated for: "znver3", "sm_90"
   std::string features;  // CPU: the feature string of that arch; GPU: empty
   std::string driver;    // version of the driver; empty on a CPU
-  int64_t units = 0;     // cores this process may use; multiprocessors
+  // What it does is no measure of any device: devices/emu.
+  bool emulated = false;
+  int64_t units = 0;  // cores this process may use; multiprocessors
   int64_t memory_bytes = 0;
   int64_t cache_bytes = 0;  // of the last level
   // What the clocks may rise to; 0 where nothing tells.

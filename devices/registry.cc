@@ -1,6 +1,9 @@
 #include "devices/registry.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -15,7 +18,16 @@ std::vector<std::unique_ptr<Driver>>& Drivers() {
   return *drivers;
 }
 
+std::map<std::string, OpenUnlisted, std::less<>>& Unlisted() {
+  static auto* openers = new std::map<std::string, OpenUnlisted, std::less<>>;
+  return *openers;
+}
+
 }  // namespace
+
+bool RegisterUnlisted(std::string prefix, OpenUnlisted open) {
+  return Unlisted().emplace(std::move(prefix), open).second;
+}
 
 bool RegisterDriver(std::unique_ptr<Driver> driver) {
   Drivers().push_back(std::move(driver));
@@ -48,6 +60,9 @@ std::vector<std::string> DeviceNames() {
 absl::StatusOr<std::unique_ptr<Device>> OpenDevice(absl::string_view name) {
   const std::vector<std::string> parts = absl::StrSplit(name, ':');
   int ordinal = 0;
+  if (const auto it = Unlisted().find(parts[0]); it != Unlisted().end() && parts.size() == 2) {
+    return it->second(parts[1]);
+  }
   if (parts.size() == 2 && absl::SimpleAtoi(parts[1], &ordinal) && ordinal >= 0) {
     for (const auto& driver : Drivers()) {
       if (driver->name() != parts[0]) continue;

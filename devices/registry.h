@@ -23,6 +23,10 @@ class Driver {
 
 // For register.cc; before main only.
 bool RegisterDriver(std::unique_ptr<Driver> driver);
+// Of devices that are opened by name alone and never listed: `open` is given what stands behind
+// "prefix:".
+using OpenUnlisted = absl::StatusOr<std::unique_ptr<Device>> (*)(absl::string_view which);
+bool RegisterUnlisted(std::string prefix, OpenUnlisted open);
 
 // What a driver has to offer.
 struct DriverState {
@@ -35,8 +39,8 @@ struct DriverState {
 std::vector<DriverState> DriverStates();
 // "cpu:0", "cuda:1", ... of all drivers, sorted by driver name.
 std::vector<std::string> DeviceNames();
-// NotFound for a name of no device of a driver that has some, or of no driver; Unavailable, with
-// the driver's reason, where it has none.
+// One of those or an unlisted one. NotFound for a name of no device of a driver that has some, or of
+// no driver; Unavailable, with the driver's reason, where it has none.
 absl::StatusOr<std::unique_ptr<Device>> OpenDevice(absl::string_view name);
 
 }  // namespace beamd

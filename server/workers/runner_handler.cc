@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "devices/measure.h"
 #include "devices/registry.h"
 #include "engine/base/status.h"
@@ -37,7 +38,10 @@ absl::Status RunnerHandler::Start(internal::Hello& hello) {
   description.set_id(device_name_);
   *description.mutable_caps() = ToFrame(device_->caps());
   v1::Environment& environment = *description.mutable_environment();
-  environment.set_kind(std::string(KindName(device_->caps().kind)));
+  // What is recorded of an emulated GPU must not be served to a real one: no policy matches across
+  // kinds.
+  environment.set_kind(
+      absl::StrCat(info.emulated ? "emulated-" : "", KindName(device_->caps().kind)));
   environment.set_vendor(info.vendor);
   environment.set_model(info.model);
   environment.set_arch(info.arch);
