@@ -121,14 +121,14 @@ bool ComparisonIsOpen(BoundedReal a, BoundedReal b) {
 }
 
 // SEMANTICS: truncates, saturates, NaN gives 0.
-int64_t Truncate(double v, Scalar s) {
-  if (s == Scalar::kBool) return v != 0 ? 1 : 0;
+int64_t Truncate(double v, Scalar to) {
+  if (to == Scalar::kBool) return v != 0 ? 1 : 0;
   if (std::isnan(v)) return 0;
-  if (s == Scalar::kUint64) {
+  if (to == Scalar::kUint64) {
     if (v >= 0x1p64) return -1;
     return v <= 0 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(v));
   }
-  const int64_t lo = MinInt(s), hi = MaxInt(s);
+  const int64_t lo = MinInt(to), hi = MaxInt(to);
   if (v <= static_cast<double>(lo)) return lo;
   if (v >= static_cast<double>(hi)) return hi;
   return static_cast<int64_t>(v);

@@ -170,7 +170,7 @@ struct Evaluator::Plan {
 
   // Evaluates a region at the first `count` of its points.
   absl::Status Run(int region, size_t count);
-  absl::Status RunStep(Region& r, size_t step, size_t count);
+  absl::Status RunStep(Region& r, size_t index, size_t count);
   absl::Status RunLoad(const Region& r, const Step& step, Column& out, size_t count) const;
   absl::Status RunReduce(const Region& r, const Step& step, Column& out, size_t count);
   absl::StatusOr<std::vector<EvalValue>> Evaluate(uint64_t slot, std::span<const int64_t> elements);
@@ -452,27 +452,28 @@ void RunAluInteger(const Step& step, std::span<const Column> in, Column& out, si
   const Op op = step.node.op();
   const Scalar operand = step.node.src(0).scalar();
   const Column& a = in[step.src[0]];
-  const Column* b = step.src.size() > 1 ? &in[step.src[1]] : nullptr;
+  const bool unary = step.src.size() == 1;
+  const Column& b = in[step.src[unary ? 0 : 1]];
   if (IsFloat(operand)) {  // a comparison
     for (size_t i = 0; i < count; ++i) {
-      const double x = a.real[i], y = b->real[i];
+      const double x = a.real[i], y = b.real[i];
       out.integer[i] = op == Op::kCmpLt ? x < y : x != y;
-      out.error[i] = ComparisonIsOpen(a.Get(i), b->Get(i)) ? kInf : 0;
+      out.error[i] = ComparisonIsOpen(a.Get(i), b.Get(i)) ? kInf : 0;
     }
     return;
   }
   if (op == Op::kMulAcc) {
     const Column& c = in[step.src[2]];
     for (size_t i = 0; i < count; ++i) {
-      const int64_t product = IntAlu(Op::kMul, operand, a.integer[i], b->integer[i]);
+      const int64_t product = IntAlu(Op::kMul, operand, a.integer[i], b.integer[i]);
       out.integer[i] = IntAlu(Op::kAdd, operand, product, c.integer[i]);
-      out.error[i] = a.error[i] + b->error[i] + c.error[i];
+      out.error[i] = a.error[i] + b.error[i] + c.error[i];
     }
     return;
   }
   for (size_t i = 0; i < count; ++i) {
-    out.integer[i] = IntAlu(op, operand, a.integer[i], b == nullptr ? 0 : b->integer[i]);
-    out.error[i] = a.error[i] + (b == nullptr ? 0 : b->error[i]);
+    out.integer[i] = IntAlu(op, operand, a.integer[i], unary ? 0 : b.integer[i]);
+    out.error[i] = a.error[i] + (unary ? 0 : b.error[i]);
   }
 }
 
