@@ -55,19 +55,16 @@ UOp Kernel::OptimizedAst(UOpGraph& graph) const {
     const std::vector<int32_t> grouped = ReducedAxes(to, from, reduce_begin, group_end);
     if (grouped.empty()) return partial;
 
-    // Threads of a group meet in shared memory: local axes, this reduction's grouped ones, upcasts.
+    // Threads of a group meet in shared memory: local axes, those of the group along which the
+    // values differ, upcasts. Every thread then folds what it finds there, so that what follows has
+    // the result; 0.10.0 lets one of them pass it on through shared memory again.
     Shape shape(shape_len(), SInt(1));
-    for (int i = global_dims(); i < reduce_begin; ++i) shape[i] = full_shape()[i];
-    for (int32_t i : grouped) shape[i] = full_shape()[i];
-    for (int i = first_upcast(); i < shape_len(); ++i) shape[i] = output_shape()[i];
+    for (int i = global_dims(); i < reduce_begin; ++i) shape[i] = from[i];
+    for (int i = reduce_begin; i < group_end; ++i) shape[i] = from[i];
+    for (int i = first_upcast(); i < shape_len(); ++i) shape[i] = to[i];
     const UOp local = graph.Make(Op::kDefineLocal, DType::Pointer(u.scalar(), AddressSpace::kLocal),
                                  {}, graph.Intern(absl::StrCat("temp", index + 1)));
-    const UOp whole =
-        Reduce(ThroughLocal(local, ContiguousView(shape, graph), partial), op, grouped);
-    if (index + 1 == static_cast<int>(reduceops().size())) return whole;
-    // What follows is computed by every thread, so it reads the result from shared memory too.
-    for (int32_t i : grouped) shape[i] = 1;
-    return ThroughLocal(local, ContiguousView(shape, graph), whole);
+    return Reduce(ThroughLocal(local, ContiguousView(shape, graph), partial), op, grouped);
   };
 
   for (UOp u : nodes) {
