@@ -41,7 +41,7 @@ struct KernelImage {
   // outermost axis: its value at maximum; the kernel bounds itself.
   int64_t slices = 1;
   // GPUs: work-groups of a launch, x first, with symbolic sizes at their maximum (the kernel bounds
-  // itself); work-items of a work-group.
+  // itself), 0 where there is nothing to launch; work-items of a work-group.
   std::array<int64_t, 3> global_size = {1, 1, 1};
   std::array<int64_t, 3> local_size = {1, 1, 1};
   int64_t shared_bytes = 0;  // that a work-group of it takes

@@ -19,7 +19,8 @@
 namespace beamd {
 namespace {
 
-// Independent sums that hide the latency of a fused multiply-add: 4 cycles at 2 a cycle.
+// Independent sums that hide the latency of a fused multiply-add on a CPU: 4 cycles at 2 a cycle. A
+// GPU hides it behind other work-items.
 constexpr int kWantedChains = 8;
 
 // The value of each unrolled range at one copy of a node.
@@ -32,9 +33,9 @@ struct Copies {
 };
 
 // Ops of index arithmetic and of the conditions on it.
-constexpr OpSet kIndexOps = Op::kRange | Op::kConst | Op::kDefineVar | Op::kAdd | Op::kMul |
-                            Op::kIdiv | Op::kMod | Op::kMax | Op::kCmpLt | Op::kCmpNe | Op::kAnd |
-                            Op::kOr | Op::kWhere;
+constexpr OpSet kIndexOps = Op::kRange | Op::kSpecial | Op::kConst | Op::kDefineVar | Op::kAdd |
+                            Op::kMul | Op::kIdiv | Op::kMod | Op::kMax | Op::kCmpLt | Op::kCmpNe |
+                            Op::kAnd | Op::kOr | Op::kWhere;
 
 UOp Identity(UOpGraph& g, Op op, DType dtype) {
   if (op == Op::kAdd) return g.Const(dtype, 0);
@@ -121,9 +122,11 @@ UOp FoldedAlu(UOp like, std::span<const UOp> src) {
 
 class Expander {
  public:
-  Expander(UOp sink, UnrollAnalysis analysis, Lanes lanes, int64_t max_nodes)
+  Expander(UOp sink, UnrollAnalysis analysis, Lanes lanes, const TargetCaps& caps,
+           int64_t max_nodes)
       : g_(sink.graph()),
         sink_(sink),
+        caps_(caps),
         a_(std::move(analysis)),
         lanes_(std::move(lanes)),
         max_nodes_(static_cast<int64_t>(sink.graph().size()) + max_nodes),
@@ -139,7 +142,7 @@ class Expander {
   absl::StatusOr<UOp> Run() {
     for (const UOp u : a_.nodes) {
       if (u.is(Op::kIndex) || is_index_[u.id()]) continue;
-      if (u == sink_) return g_.Make(Op::kSink, Scalar::kVoid, stores_, sink_.arg());
+      if (u == sink_) return g_.Make(Op::kSink, Scalar::kVoid, CopiesOfSources(u), sink_.arg());
       ExpandNode(u);
       if (static_cast<int64_t>(g_.size()) > max_nodes_) {
         return absl::ResourceExhaustedError("the unrolled kernel has too many operations");
@@ -217,12 +220,16 @@ class Expander {
   void ExpandNode(UOp u) {
     switch (u.op()) {
       case Op::kLoad:
+        if (caps_.has_local) return LoadNeighbours(u);
         if (TransposeLoads(u)) return;
         return EachCopy(u, [&](const Digits& d) { return Load(u, d); });
+      case Op::kBarrier:
+        table_[u.id()].copy = {g_.Make(Op::kBarrier, Scalar::kVoid, CopiesOfSources(u))};
+        return;
       case Op::kReduce:
         return EachCopy(u, [&](const Digits& d) { return Reduce(u, d); });
       case Op::kStore:
-        return Store(u);
+        return caps_.has_local ? StoreNeighbours(u) : Store(u);
       default:
         return EachCopy(u, [&](const Digits& d) { return Alu(u, d); });
     }
@@ -390,8 +397,21 @@ class Expander {
 
   // ---- memory ----
 
+  // Everything that the sources of u became.
+  std::vector<UOp> CopiesOfSources(UOp u) {
+    std::vector<UOp> all;
+    for (const UOp s : u.src()) {
+      if (is_index_[s.id()]) continue;
+      const std::vector<UOp>& copies = table_[s.id()].copy;
+      all.insert(all.end(), copies.begin(), copies.end());
+    }
+    return all;
+  }
+
   UOp LoadOf(UOp u, UOp element, int lanes) {
-    return g_.Make(Op::kLoad, u.dtype().WithLanes(lanes), {element});
+    const DType dtype = u.dtype().WithLanes(lanes);
+    if (u.src_count() == 1) return g_.Make(Op::kLoad, dtype, {element});
+    return g_.Make(Op::kLoad, dtype, {element, table_[u.src(1).id()].copy[0]});
   }
 
   UOp Load(UOp u, const Digits& digits) {
@@ -531,7 +551,7 @@ class Expander {
       if (Never(valid)) continue;
       const UOp v = At(value, digits);
       if (!IsVector(u)) {
-        AddStore(Element(address, PlaceAt(access, digits), valid), v);
+        AddStore(u, Element(address, PlaceAt(access, digits), valid), v);
         continue;
       }
       const int n = lanes_.count;
@@ -539,10 +559,11 @@ class Expander {
       const LanePlaces places = PlacesAt(access, digits);
       const bool lane_valid = valid && valid.lanes() > 1;
       if (places.IsRamp(1)) {
-        AddStore(Element(address, places.lane[0], valid), vector);
+        AddStore(u, Element(address, places.lane[0], valid), vector);
       } else if (places.IsRamp(-1)) {
         const std::vector<int64_t> reversed = Iota(n - 1, n, -1);
         AddStore(
+            u,
             Element(address, places.lane[n - 1], lane_valid ? TakeLanes(valid, reversed) : valid),
             TakeLanes(vector, reversed));
       } else {
@@ -551,14 +572,120 @@ class Expander {
           SetLane(lane, lane_digits);
           const UOp lane_is_valid = lane_valid ? ScalarValidAt(address, lane_digits) : valid;
           if (Never(lane_is_valid)) continue;
-          AddStore(Element(address, places.lane[lane], lane_is_valid), TakeLane(vector, lane));
+          AddStore(u, Element(address, places.lane[lane], lane_is_valid), TakeLane(vector, lane));
         }
       }
       if (static_cast<int64_t>(g_.size()) > max_nodes_) return;
     }
   }
-  void AddStore(UOp element, UOp value) {
-    stores_.push_back(g_.Make(Op::kStore, Scalar::kVoid, {element, value}));
+  void AddStore(UOp u, UOp element, UOp value) {
+    std::vector<UOp> src = {element, value};
+    if (u.src_count() > 2) src.push_back(table_[u.src(2).id()].copy[0]);
+    table_[u.id()].copy.push_back(g_.Make(Op::kStore, Scalar::kVoid, src));
+  }
+
+  // ---- memory of a GPU: a work-item's copies next to each other are one access ----
+
+  // One copy of an access.
+  struct Item {
+    int64_t copy;
+    Place place;
+    UOp valid;  // null: always
+  };
+  // Up to caps_.vector_bytes of aligned neighbours; `lanes` is a power of two.
+  struct Wide {
+    const Item* first;
+    int lanes;
+  };
+
+  // Every copy's place; copies that never touch memory are left out.
+  std::vector<Item> ItemsOf(UOp u, RangeMask mask) {
+    std::vector<Item> items;
+    const Access& access = a_.accesses.at(u.src(0));
+    Digits digits{};
+    for (int64_t i = 0; i < CountOf(mask); ++i) {
+      SetDigits(mask, i, digits);
+      UOp valid = ValidAt(u.src(0), digits);
+      if (Never(valid)) continue;
+      if (valid && valid.is_const()) valid = nullptr;
+      items.push_back({i, PlaceAt(access, digits), valid});
+    }
+    return items;
+  }
+
+  // Sorts `items` and cuts them to runs. Equal places stay neighbours, each a run of its own.
+  std::vector<Wide> RunsOf(UOp u, std::vector<Item>& items) const {
+    const auto id = [](UOp x) { return x ? int64_t{x.id()} : -1; };
+    std::ranges::sort(items, {}, [&](const Item& item) {
+      return std::make_tuple(id(item.place.base), id(item.valid), item.place.offset, item.copy);
+    });
+    const int size = SizeBytes(u.src(0).src(0).scalar());
+    std::vector<Wide> runs;
+    for (size_t i = 0; i < items.size();) {
+      const Item& first = items[i];
+      int64_t alignment = caps_.vector_bytes / size;
+      alignment = std::gcd(alignment, first.place.offset);
+      if (first.place.base) alignment = std::gcd(alignment, AlignmentOf(first.place.base));
+      size_t run = 1;
+      while (run < static_cast<size_t>(alignment) && i + run < items.size() &&
+             items[i + run].place.base == first.place.base && items[i + run].valid == first.valid &&
+             items[i + run].place.offset == first.place.offset + static_cast<int64_t>(run)) {
+        ++run;
+      }
+      const auto lanes = static_cast<int>(std::bit_floor(run));
+      runs.push_back({&first, lanes});
+      i += lanes;
+    }
+    return runs;
+  }
+
+  // What divides every value of an index.
+  static int64_t AlignmentOf(UOp index) {
+    int64_t alignment = 0;
+    for (const UOp term : SplitAssociative(index, Op::kAdd)) {
+      alignment = std::gcd(alignment, ConstFactor(term));
+    }
+    return alignment;
+  }
+
+  // False where there are too many; Run reports it.
+  bool MayCopy(RangeMask mask) {
+    if (CountOf(mask) <= max_nodes_) return true;
+    max_nodes_ = -1;
+    return false;
+  }
+
+  void LoadNeighbours(UOp u) {
+    Copies& c = table_[u.id()];
+    c.mask = a_.DepsOf(u);
+    if (!MayCopy(c.mask)) {
+      c.copy.assign(1, u);
+      c.mask = 0;
+      return;
+    }
+    c.copy.assign(CountOf(c.mask), g_.Const(u.dtype(), 0));
+    std::vector<Item> items = ItemsOf(u, c.mask);
+    for (const Wide& run : RunsOf(u, items)) {
+      const UOp load = LoadOf(u, Element(u.src(0), run.first->place, run.first->valid), run.lanes);
+      for (int lane = 0; lane < run.lanes; ++lane) {
+        c.copy[run.first[lane].copy] = run.lanes == 1 ? load : TakeLane(load, lane);
+      }
+    }
+  }
+
+  void StoreNeighbours(UOp u) {
+    const RangeMask mask = a_.DepsOf(u);
+    if (!MayCopy(mask)) return;
+    std::vector<Item> items = ItemsOf(u, mask);
+    for (const Wide& run : RunsOf(u, items)) {
+      std::vector<UOp> values;
+      Digits digits{};
+      for (int lane = 0; lane < run.lanes; ++lane) {
+        SetDigits(mask, run.first[lane].copy, digits);
+        values.push_back(At(u.src(1), digits));
+      }
+      AddStore(u, Element(u.src(0), run.first->place, run.first->valid), Join(values));
+    }
   }
 
   // ---- reductions ----
@@ -656,8 +783,10 @@ class Expander {
     } else {
       const int64_t copies_of_result = CountOf(a_.DepsOf(u) & ~lanes_.mask);
       const int64_t chains =
-          std::clamp<int64_t>(kWantedChains / std::max<int64_t>(copies_of_result, 1), 1,
-                              static_cast<int64_t>(terms.size()));
+          caps_.has_local
+              ? 1
+              : std::clamp<int64_t>(kWantedChains / std::max<int64_t>(copies_of_result, 1), 1,
+                                    static_cast<int64_t>(terms.size()));
       std::vector<UOp> sums;
       for (int64_t chain = 0; chain < chains; ++chain) {
         std::vector<UOp> src = {Identity(g_, op, dtype)};
@@ -674,11 +803,11 @@ class Expander {
 
   UOpGraph& g_;
   const UOp sink_;
+  const TargetCaps& caps_;
   const UnrollAnalysis a_;
   const Lanes lanes_;
   int64_t max_nodes_;
   std::vector<Copies> table_;
-  std::vector<UOp> stores_;
   std::vector<bool> is_index_;
   absl::flat_hash_map<std::tuple<UOp, RangeMask, int64_t>, UOp> instances_;
   absl::flat_hash_map<UOp, UOp> as_lanes_;
@@ -690,8 +819,9 @@ class Expander {
 
 absl::StatusOr<UOp> Expand(UOp sink, const TargetCaps& caps, int64_t max_nodes) {
   BEAMD_ASSIGN_OR_RETURN(UnrollAnalysis analysis, AnalyseUnroll(sink));
-  Lanes lanes = ChooseLanes(analysis, caps);
-  return Expander(sink, std::move(analysis), std::move(lanes), max_nodes).Run();
+  // Lanes are registers of a CPU; a work-item of a GPU computes with scalars.
+  Lanes lanes = caps.has_local ? Lanes() : ChooseLanes(analysis, caps);
+  return Expander(sink, std::move(analysis), std::move(lanes), caps, max_nodes).Run();
 }
 
 }  // namespace beamd

@@ -222,6 +222,8 @@ absl::StatusOr<UnrollAnalysis> AnalyseUnroll(UOp sink) {
       a.ranges.push_back(u);
       a.extents.push_back(u.src(0).int_value());
     }
+    // A barrier is one, whatever comes before it.
+    if (u.is(Op::kBarrier)) mask = 0;
     if (u.is(Op::kReduce)) {
       for (int i = 1; i < u.src_count(); ++i) {
         mask &= ~a.deps[u.src(i).id()];

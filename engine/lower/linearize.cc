@@ -38,6 +38,7 @@ class Linearizer {
     PlaceNodes();
     AddEdges();
     BEAMD_RETURN_IF_ERROR(EmitBlock());
+    SeparateTurns();
     FindAlignment();
     return std::move(program_);
   }
@@ -175,8 +176,9 @@ class Linearizer {
     for (size_t i = 0; i < order_.size(); ++i) {
       const UOp u = order_[i];
       if (u.is(Op::kSink)) continue;
-      if (u.is(Op::kLoad)) loads[u.src(0).src(0)].push_back(u);
-      if (u.is(Op::kStore)) stores[u.src(0).src(0)].push_back(u);
+      if (u.is(Op::kLoad | Op::kStore) && u.src(0).src(0).is(Op::kDefineGlobal)) {
+        (u.is(Op::kLoad) ? loads : stores)[u.src(0).src(0)].push_back(u);
+      }
       const int block = block_of_[u.id()];
       if (IsItem(u)) items_[block].members.emplace_back(i, u.id());
       for (int b = block; b != kRoot && !has_loop[b]; b = blocks_[b].parent) {
@@ -270,6 +272,46 @@ class Linearizer {
       stack.push_back({block, std::move(items), 0});
     }
     return absl::OkStatus();
+  }
+
+  // Shared memory that a loop fills in every turn: the next turn's stores wait until the group has
+  // read what this one's left, unless some barrier of the loop makes them wait already.
+  void SeparateTurns() {
+    struct Turn {
+      absl::flat_hash_map<UOp, size_t> first_store, last_load;  // of the buffers it fills; of all
+      std::vector<size_t> barriers;
+    };
+    const bool shared = std::ranges::any_of(order_, [](UOp u) { return u.is(Op::kDefineLocal); });
+    if (!shared) return;
+    std::vector<UOp> ops;
+    std::vector<Turn> loops;
+    for (const UOp u : program_.ops) {
+      if (u.is(Op::kEndLoop)) {
+        const Turn turn = std::move(loops.back());
+        loops.pop_back();
+        const bool mixed = std::ranges::any_of(turn.first_store, [&](const auto& store) {
+          const auto load = turn.last_load.find(store.first);
+          return load != turn.last_load.end() &&
+                 std::ranges::none_of(turn.barriers, [&](size_t at) {
+                   return at > load->second || at < store.second;
+                 });
+        });
+        if (mixed) ops.push_back(g_.Make(Op::kBarrier, Scalar::kVoid, {}));
+      }
+      if (u.is(Op::kLoad | Op::kStore) && u.src(0).src(0).is(Op::kDefineLocal)) {
+        const UOp buffer = u.src(0).src(0);
+        if (u.is(Op::kStore) && !loops.empty()) {
+          loops.back().first_store.emplace(buffer, ops.size());
+        }
+        for (Turn& turn : loops) {
+          if (u.is(Op::kLoad)) turn.last_load[buffer] = ops.size();
+        }
+      }
+      if (u.is(Op::kBarrier) && !loops.empty()) loops.back().barriers.push_back(ops.size());
+      if (u.is(Op::kRange)) loops.emplace_back();
+      ops.push_back(u);
+    }
+    program_.ops = std::move(ops);
   }
 
   void FindAlignment() {

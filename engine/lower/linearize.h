@@ -2,8 +2,8 @@
 //
 // In:    Expand's graph.
 // Out:   the list that program.h describes, with the alignment of each access; slice_range is the
-// outermost
-//        loop of the output's axes.
+//        outermost loop of the output's axes. Loops that fill shared memory anew each turn get the
+//        barrier that keeps their turns apart.
 // Order: last.
 // Spec:  SEMANTICS "Memory": of one point, loads of a slot come before stores to it.
 #pragma once

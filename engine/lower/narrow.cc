@@ -11,8 +11,8 @@ namespace {
 
 constexpr OpSet kIndexOps = Op::kAdd | Op::kMul | Op::kIdiv | Op::kMod | Op::kMax | Op::kNeg |
                             Op::kSub | Op::kVectorize | Op::kGep | Op::kConst | Op::kVConst;
-constexpr OpSet kLeaves = Op::kRange | Op::kDefineVar;
-// What is worth it.
+constexpr OpSet kLeaves = Op::kRange | Op::kSpecial | Op::kDefineVar;
+// What is worth it on a CPU.
 constexpr OpSet kTargets = Op::kCmpLt | Op::kCmpNe | Op::kIdiv | Op::kMod;
 
 bool FitsInt32(Bounds b) {
@@ -22,8 +22,12 @@ bool FitsInt32(Bounds b) {
 
 class Narrower {
  public:
-  explicit Narrower(UOp sink)
-      : g_(sink.graph()), order_(Toposort(sink)), fits_(g_.size()), range_(g_.size()) {}
+  Narrower(UOp sink, const TargetCaps& caps)
+      : g_(sink.graph()),
+        everywhere_(caps.has_local),
+        order_(Toposort(sink)),
+        fits_(g_.size()),
+        range_(g_.size()) {}
 
   UOp Run() {
     for (const UOp u : order_) fits_[u.id()] = Fits(u);
@@ -43,6 +47,7 @@ class Narrower {
         if (!compares) narrow_[u.id()] = n;
         continue;
       }
+      if (everywhere_ && NarrowWhole(u)) continue;
       for (const UOp s : u.src()) src.push_back(wide_[s.id()]);
       wide_[u.id()] = std::ranges::equal(src, u.src()) ? u : u.WithSrc(src);
     }
@@ -50,6 +55,35 @@ class Narrower {
   }
 
  private:
+  // What an address, a loop or an expression becomes where all narrow ones are better. False: it is
+  // made of its sources like any other node.
+  bool NarrowWhole(UOp u) {
+    if (u.is(Op::kAcc)) {
+      std::vector<UOp> src = {wide_[u.src(0).id()]};
+      for (const UOp range : u.src().subspan(1)) {
+        src.push_back(narrow_[range.id()] ? narrow_[range.id()] : range);
+      }
+      wide_[u.id()] = u.WithSrc(src);
+      return true;
+    }
+    if (u.is(Op::kIndex) && fits_[u.src(1).id()]) {
+      std::vector<UOp> src;
+      for (const UOp s : u.src()) src.push_back(wide_[s.id()]);
+      src[1] = Narrow(u.src(1));
+      wide_[u.id()] = u.WithSrc(src);
+      return true;
+    }
+    if (!fits_[u.id()] || u.lanes() != 1) return false;
+    if (u.is(Op::kRange)) {
+      if (!fits_[u.src(0).id()]) return false;
+      narrow_[u.id()] = g_.Make(Op::kRange, Scalar::kInt32, {Narrow(u.src(0))}, u.arg());
+    } else if (u.is(kLeaves) || u.is_const()) {
+      return false;
+    }
+    wide_[u.id()] = Cast(Narrow(u), u.dtype());
+    return true;
+  }
+
   // Itself and all that it is computed from.
   bool Fits(UOp u) {
     if (u.scalar() != Scalar::kInt64 || !u.is(kIndexOps | kLeaves)) return false;
@@ -119,6 +153,7 @@ class Narrower {
   }
 
   UOpGraph& g_;
+  const bool everywhere_;
   const std::vector<UOp> order_;
   std::vector<bool> fits_;
   std::vector<Bounds> range_;  // of those that the bounds decide
@@ -128,6 +163,6 @@ class Narrower {
 
 }  // namespace
 
-UOp NarrowIndices(UOp sink) { return Narrower(sink).Run(); }
+UOp NarrowIndices(UOp sink, const TargetCaps& caps) { return Narrower(sink, caps).Run(); }
 
 }  // namespace beamd

@@ -16,6 +16,7 @@
 #include "engine/lower/narrow.h"
 #include "engine/lower/streaming.h"
 #include "engine/shape/shape_tracker.h"
+#include "engine/symbolic/symbolic.h"
 #include "engine/uop/text.h"
 
 namespace beamd {
@@ -63,6 +64,30 @@ bool StoresNothing(UOp ast) {
   return false;
 }
 
+// A GPU's launch: sizes from the program's indices, what each takes of shared memory.
+absl::Status DescribeGrid(const LinearProgram& program, const TargetCaps& caps,
+                          KernelImage& image) {
+  for (const UOp u : program.ops) {
+    if (u.is(Op::kSpecial)) {
+      const std::string& name = u.data<std::string>();
+      const Bounds extent = BoundsOf(u.src(0));
+      (name[0] == 'g' ? image.global_size : image.local_size)[name[1] - '0'] = extent.max;
+      image.compute_ops *=
+          static_cast<double>(extent.min) / 2 + static_cast<double>(extent.max) / 2;
+    }
+    if (u.is(Op::kDefineLocal)) {
+      const int64_t bytes = u.src(0).int_value() * SizeBytes(u.scalar());
+      // Each starts aligned.
+      image.shared_bytes = (image.shared_bytes + 15) / 16 * 16 + bytes;
+    }
+  }
+  if (image.shared_bytes > caps.shared_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        image.shared_bytes, " bytes of shared memory, the target has ", caps.shared_bytes));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<UOp> Ok(UOp u) { return u; }
 
 // Runs a pass, times it, and prints what it made where that is asked for.
@@ -102,13 +127,13 @@ absl::StatusOr<LinearProgram> Lower(const Kernel& kernel, UOpGraph& graph,
   BEAMD_RETURN_IF_ERROR(run(
       "ast", [&] { return Ok(kernel.OptimizedAst(graph)); }, sink));
   BEAMD_RETURN_IF_ERROR(run(
-      "index", [&] { return LowerIndexing(sink); }, sink));
+      "index", [&] { return LowerIndexing(sink, kernel.caps()); }, sink));
   BEAMD_RETURN_IF_ERROR(run(
       "collapse", [&] { return Ok(CollapseLoops(sink)); }, sink));
   BEAMD_RETURN_IF_ERROR(run(
       "expand", [&] { return Expand(sink, kernel.caps(), max_nodes); }, sink));
   BEAMD_RETURN_IF_ERROR(run(
-      "narrow", [&] { return Ok(NarrowIndices(sink)); }, sink));
+      "narrow", [&] { return Ok(NarrowIndices(sink, kernel.caps())); }, sink));
   BEAMD_RETURN_IF_ERROR(run(
       "linear", [&] { return Linearize(sink); }, program));
 
@@ -122,10 +147,16 @@ absl::StatusOr<LinearProgram> Lower(const Kernel& kernel, UOpGraph& graph,
         absl::StrCat(image.uop_count, " linear operations, the limit is ", options.max_uops));
   }
   DescribeLaunch(kernel.ast(), image);
+  const bool empty = StoresNothing(kernel.ast());
+  if (kernel.caps().has_local) {
+    BEAMD_RETURN_IF_ERROR(DescribeGrid(program, kernel.caps(), image));
+    if (empty) image.global_size[0] = 0;
+    return program;
+  }
   MarkStreamedStores(program);
   if (program.slice_range) image.slices = SInt(program.slice_range.src(0)).max();
   // The ranges of such axes are folded away as if they had one element.
-  if (StoresNothing(kernel.ast())) image.slices = 0;
+  if (empty) image.slices = 0;
   return program;
 }
 

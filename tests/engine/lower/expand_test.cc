@@ -143,7 +143,8 @@ TEST(Expand, OverTheLimitOfNodesIsResourceExhausted) {
   UOpGraph source, graph;
   const UOp sink = LowerIndexing(Applied(TextOf("IntegerMatmul"), source,
                                          {Upcast(0, 0), Upcast(0, 0), Unroll(0, 0)})
-                                     .OptimizedAst(graph))
+                                     .OptimizedAst(graph),
+                                 Avx2())
                        .value();
   EXPECT_EQ(Expand(sink, Avx2(), 500).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(Expand(sink, Avx2(), 100'000).ok());
@@ -166,7 +167,7 @@ TEST(Expand, CountlessCopiesAreResourceExhaustedAtOnce) {
                                                    {{"STRIDES", strides}}),
                                graph)
                          .value();
-    const UOp indexed = LowerIndexing(sink).value();
+    const UOp indexed = LowerIndexing(sink, Avx2()).value();
     EXPECT_EQ(Expand(indexed, Avx2(), 200'000).status().code(),
               absl::StatusCode::kResourceExhausted);
   }

@@ -446,6 +446,33 @@ constexpr SmallKernel kSmallKernels[] = {
 %7 = STORE void (%0, %1, %6)
 %8 = SINK void (%7))"},
 
+    // What is overwritten is also what every term has a factor of.
+    {"InPlaceSum", R"(
+%0 = DEFINE_GLOBAL global float32* slot 0
+%1 = VIEW void view[shape (5,1) strides (1,0) offset 0]
+%2 = LOAD float32 (%0, %1)
+%3 = VIEW void view[shape (5,16) strides (1,0) offset 0]
+%4 = LOAD float32 (%0, %3)
+%5 = DEFINE_GLOBAL global float32* slot 1
+%6 = VIEW void view[shape (5,16) strides (16,1) offset 0]
+%7 = LOAD float32 (%5, %6)
+%8 = MUL float32 (%4, %7)
+%9 = REDUCE_AXIS float32 (%8) ADD axes (1)
+%10 = ADD float32 (%9, %2)
+%11 = STORE void (%0, %1, %10)
+%12 = SINK void (%11))"},
+
+    // More axes than a launch has dimensions.
+    {"PermutedAxes", R"(
+%0 = DEFINE_GLOBAL global int32* slot 0
+%1 = VIEW void view[shape (3,4,5,2,6) strides (240,60,12,6,1) offset 0]
+%2 = DEFINE_GLOBAL global int32* slot 1
+%3 = VIEW void view[shape (3,4,5,2,6) strides (1,3,72,360,12) offset 0]
+%4 = LOAD int32 (%2, %3)
+%5 = ADD int32 (%4, %4)
+%6 = STORE void (%0, %1, %5)
+%7 = SINK void (%6))"},
+
     // What is reduced is a condition on the place alone; in some rows it is the same all along.
     {"SumsOfPlaces", R"(
 %0 = DEFINE_GLOBAL global int64* slot 0

@@ -25,7 +25,7 @@ class LanesTest : public ::testing::Test {
  protected:
   const UnrollAnalysis& Analysed(absl::string_view text, const std::vector<Opt>& opts) {
     const absl::StatusOr<UOp> sink =
-        LowerIndexing(Applied(text, source_, opts).OptimizedAst(graph_));
+        LowerIndexing(Applied(text, source_, opts).OptimizedAst(graph_), Avx2());
     BEAMD_CHECK(sink.ok(), sink.status().message());
     sink_ = *sink;
     analysis_ = AnalyseUnroll(sink_).value();

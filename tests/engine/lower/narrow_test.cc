@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/symbolic/symbolic.h"
 #include "engine/uop/text.h"
@@ -13,6 +16,8 @@
 namespace beamd {
 namespace {
 
+UOp Narrowed(UOp u) { return NarrowIndices(u, CorpusTarget(TargetKind::kCpu)); }
+
 class NarrowIndicesTest : public ::testing::Test {
  protected:
   UOp Range(int64_t extent, int axis = 0) {
@@ -20,7 +25,7 @@ class NarrowIndicesTest : public ::testing::Test {
                    g_.Intern(RangeArg{RangeArg::Kind::kGlobal, axis, 0}));
   }
   // What the operands of the comparison are afterwards.
-  static Scalar Width(UOp comparison) { return NarrowIndices(comparison).src(0).scalar(); }
+  static Scalar Width(UOp comparison) { return Narrowed(comparison).src(0).scalar(); }
 
   UOpGraph g_;
 };
@@ -48,7 +53,7 @@ TEST_F(NarrowIndicesTest, TheLastValueThatFitsDecides) {
 TEST_F(NarrowIndicesTest, QuotientsAndRemaindersAreNarrowAndWidenedForTheirUsers) {
   const UOp r = Range(1000);
   for (const UOp u : {r / 7, r % 7}) {
-    const UOp narrowed = NarrowIndices(u);
+    const UOp narrowed = Narrowed(u);
     ASSERT_TRUE(narrowed.is(Op::kCast)) << ToText(narrowed);
     EXPECT_EQ(narrowed.scalar(), Scalar::kInt64);
     EXPECT_EQ(narrowed.src(0).scalar(), Scalar::kInt32);
@@ -57,7 +62,7 @@ TEST_F(NarrowIndicesTest, QuotientsAndRemaindersAreNarrowAndWidenedForTheirUsers
 }
 
 TEST_F(NarrowIndicesTest, AComparisonOfAQuotientIsNarrowThroughout) {
-  const UOp narrowed = NarrowIndices(Range(1000) / 7 + 3 < 20);
+  const UOp narrowed = Narrowed(Range(1000) / 7 + 3 < 20);
   int casts = 0;
   for (const UOp u : Toposort(narrowed)) casts += u.is(Op::kCast) ? 1 : 0;
   // The range itself.
@@ -71,9 +76,33 @@ TEST_F(NarrowIndicesTest, AddressesStayWide) {
   const UOp load =
       g_.Make(Op::kLoad, Scalar::kFloat32,
               {g_.Make(Op::kIndex, buffer.dtype(), {buffer, Range(8) * 4 + 1, Range(8) < 3})});
-  const UOp narrowed = NarrowIndices(load);
+  const UOp narrowed = Narrowed(load);
   EXPECT_EQ(narrowed.src(0).src(1), load.src(0).src(1));
   EXPECT_EQ(narrowed.src(0).src(2).src(0).scalar(), Scalar::kInt32);
+}
+
+TEST_F(NarrowIndicesTest, OnAGpuAddressesAndLoopsAreNarrowWhereTheyFit) {
+  const TargetCaps gpu = CorpusTarget(TargetKind::kCuda);
+  const UOp buffer =
+      g_.Make(Op::kDefineGlobal, DType::Pointer(Scalar::kFloat32, AddressSpace::kGlobal), {},
+              g_.Intern(BufferArg{0, 0, {}, ""}));
+  const UOp special = g_.Make(Op::kSpecial, Scalar::kInt64, {g_.Const(Scalar::kInt64, 1 << 20)},
+                              g_.Intern(std::string("g0")));
+  const UOp loop = Range(1000);
+  for (const auto& [step, narrow] : {std::pair(1000, Scalar::kInt32), {5000, Scalar::kInt64}}) {
+    const UOp index = g_.Make(Op::kIndex, buffer.dtype(), {buffer, special * int64_t{step} + loop});
+    const UOp load = g_.Make(Op::kLoad, Scalar::kFloat32, {index});
+    const UOp acc = g_.Make(Op::kAcc, Scalar::kFloat32, {g_.ConstFloat(Scalar::kFloat32, 0), loop},
+                            Arg::Int(0));
+    const UOp sum = g_.Make(Op::kAssign, Scalar::kFloat32, {acc, acc + load});
+    const UOp narrowed = NarrowIndices(sum, gpu);
+    EXPECT_EQ(narrowed.src(1).src(1).src(0).src(1).scalar(), narrow);
+    // The same loop for the accumulator and the address.
+    const UOp range = narrowed.src(0).src(1);
+    EXPECT_EQ(range.scalar(), Scalar::kInt32);
+    const std::vector<UOp> nodes = Toposort(narrowed);
+    EXPECT_EQ(std::ranges::count_if(nodes, [](UOp u) { return u.is(Op::kRange); }), 1);
+  }
 }
 
 TEST_F(NarrowIndicesTest, WhatMemoryHoldsIsNotProvenToFit) {
@@ -136,7 +165,7 @@ TEST_F(NarrowIndicesTest, ValuesStayEqual) {
       }
     }
     u = u < b * pick(-1'000'000, 1'000'000);
-    const UOp narrowed = NarrowIndices(u);
+    const UOp narrowed = Narrowed(u);
     for (int point = 0; point < 10; ++point) {
       const std::vector<int64_t> at = {pick(-5, a.data<VariableArg>().max), pick(-100, 100)};
       ASSERT_EQ(EvaluateInt(narrowed, {a, b}, at), EvaluateInt(u, {a, b}, at)) << ToInfix(u);
