@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/hash.h"
@@ -38,7 +39,7 @@ class Access {
   absl::StatusOr<Principal> Find(const Evidence& evidence) const;
 
  private:
-  std::map<Digest, Principal> tokens_;
+  absl::flat_hash_map<Digest, Principal> tokens_;
   std::map<std::string, Principal> named_;  // "cert:NAME", "uid:NUMBER"
   std::optional<Role> any_;
 };
