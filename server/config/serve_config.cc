@@ -247,6 +247,7 @@ absl::StatusOr<FleetOptions> FleetOptionsOf(const ServeConfig& config) {
   options.worker_memory_bytes = config.worker_memory_mb * kMegabyte;
   options.runner_memory_bytes = config.runner_memory_mb * kMegabyte;
   options.tasks_per_worker = config.tasks_per_worker;
+  options.sandbox = config.sandbox;
   return ChooseCores(std::move(options));
 }
 

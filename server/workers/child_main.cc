@@ -9,25 +9,31 @@
 #include <cstdlib>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "engine/base/status.h"
 #include "server/workers/frame_channel.h"
+#include "server/workers/sandbox.h"
 
 namespace beamd {
 namespace {
 
 void OutOfMemory() { _exit(kExitOutOfMemory); }
 
-absl::Status Serve(TaskHandler& handler) {
+absl::Status Serve(TaskHandler& handler, Sandbox sandbox) {
   FrameChannel channel(kChildChannelFd);
   internal::Frame hello;
   hello.mutable_hello()->set_build(BuildId());
   hello.mutable_hello()->set_protocol(kFrameProtocol);
   hello.mutable_hello()->set_pid(getpid());
   BEAMD_RETURN_IF_ERROR(handler.Start(*hello.mutable_hello()));
+  // Before the first frame of a client's kernel, after all that was opened to start.
+  for (std::string& part : EnterSandbox(sandbox)) {
+    *hello.mutable_hello()->add_sandbox() = std::move(part);
+  }
   BEAMD_RETURN_IF_ERROR(channel.Write(hello));
   while (true) {
     BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::Frame> frame, channel.Read());
@@ -80,7 +86,7 @@ int RunChild(const std::vector<std::string>& args, TaskHandler& handler) {
   // ^C at a terminal reaches the whole group; the daemon decides what becomes of its children.
   signal(SIGINT, SIG_IGN);
   std::set_new_handler(OutOfMemory);
-  const absl::Status status = Serve(handler);
+  const absl::Status status = Serve(handler, ParseSandbox(ChildFlag(args, "sandbox", "off")));
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s: %s\n", ChildFlag(args, "name", "child").c_str(),
                status.ToString().c_str());

@@ -4,8 +4,10 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "server/workers/sandbox.h"
 #include "server/workers/spawn.h"
 
 namespace beamd {
@@ -21,6 +23,16 @@ absl::Status CheckCores(const std::vector<int>& cores, const std::vector<int>& a
     }
   }
   return absl::OkStatus();
+}
+
+std::string SandboxFlag(bool on, Sandbox sandbox) {
+  return absl::StrCat("--sandbox=", Name(on ? sandbox : Sandbox::kOff));
+}
+
+// A GPU's driver opens files and needs its user's rights as it goes.
+Sandbox SandboxOf(const std::string& device) {
+  return absl::StartsWith(device, "cuda") || absl::StartsWith(device, "hip") ? Sandbox::kDevice
+                                                                             : Sandbox::kStrict;
 }
 
 }  // namespace
@@ -44,22 +56,23 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
   Fleet fleet;
   fleet.worker_count =
       options.workers > 0 ? options.workers : static_cast<int>(options.compile_cores.size());
-  fleet.workers =
-      supervisor.AddPool({.name = "worker",
-                          .children = fleet.worker_count,
-                          .args = {options.worker_command},
-                          .cores = options.compile_cores,
-                          .memory_limit_bytes = options.worker_memory_bytes,
-                          .recycle_bytes = static_cast<int64_t>(
-                              static_cast<double>(options.worker_memory_bytes) * kRecycleShare),
-                          .address_space_bytes = options.worker_memory_bytes,
-                          .recycle_tasks = options.tasks_per_worker});
+  fleet.workers = supervisor.AddPool(
+      {.name = "worker",
+       .children = fleet.worker_count,
+       .args = {options.worker_command, SandboxFlag(options.sandbox, Sandbox::kStrict)},
+       .cores = options.compile_cores,
+       .memory_limit_bytes = options.worker_memory_bytes,
+       .recycle_bytes =
+           static_cast<int64_t>(static_cast<double>(options.worker_memory_bytes) * kRecycleShare),
+       .address_space_bytes = options.worker_memory_bytes,
+       .recycle_tasks = options.tasks_per_worker});
   std::vector<PoolId> runners;
   for (const std::string& device : options.devices) {
     runners.push_back(
         supervisor.AddPool({.name = "runner",
                             .children = 1,
-                            .args = {options.runner_command, absl::StrCat("--device=", device)},
+                            .args = {options.runner_command, absl::StrCat("--device=", device),
+                                     SandboxFlag(options.sandbox, SandboxOf(device))},
                             .cores = options.timing_cores,
                             .memory_limit_bytes = options.runner_memory_bytes}));
   }

@@ -22,6 +22,8 @@ struct FleetOptions {
   int64_t worker_memory_bytes = int64_t{4} << 30;
   int64_t runner_memory_bytes = 0;  // 0: no limit
   int64_t tasks_per_worker = 4096;
+  // Whether children give up what they don't need (sandbox.h).
+  bool sandbox = true;
   absl::Duration start_limit = absl::Seconds(60);
   // argv that makes this executable a worker or a runner.
   std::string worker_command = "worker";
