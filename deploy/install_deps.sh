@@ -8,7 +8,7 @@ packages=(
   protobuf-compiler protobuf-compiler-grpc python3
   # libraries
   libabsl-dev libbenchmark-dev libgmock-dev libgrpc++-dev libgtest-dev liblld-22-dev libprotobuf-dev
-  librocksdb-dev libseccomp-dev libspdlog-dev libzstd-dev llvm-22-dev prometheus-cpp-dev zlib1g-dev
+  librocksdb-dev libseccomp-dev libspdlog-dev libssl-dev libzstd-dev llvm-22-dev prometheus-cpp-dev zlib1g-dev
   # checks
   clang-format-14 clang-tidy-14
 )

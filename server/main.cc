@@ -1,11 +1,17 @@
 // beamd: the daemon, and the workers and runners that it starts as copies of itself.
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cmath>
 #include <cstdio>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,14 +20,23 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
-#include "engine/base/command_line.h"
 #include "engine/base/status.h"
 #include "engine/base/version.h"
 #include "engine/kernel/kernel.h"
+#include "server/auth/access.h"
+#include "server/auth/audit.h"
+#include "server/auth/gate.h"
+#include "server/config/config_file.h"
+#include "server/config/serve_config.h"
+#include "server/metrics/http.h"
+#include "server/metrics/log.h"
+#include "server/metrics/metrics.h"
+#include "server/metrics/spans.h"
+#include "server/services/credentials.h"
 #include "server/services/server.h"
 #include "server/store/store.h"
+#include "server/systemd.h"
 #include "server/tuning/beam_searcher.h"
-#include "server/tuning/options.h"
 #include "server/tuning/parse_kernel.h"
 #include "server/tuning/tuner.h"
 #include "server/workers/child_main.h"
@@ -32,132 +47,10 @@
 #include "server/workers/runner_handler.h"
 #include "server/workers/spawn.h"
 #include "server/workers/supervisor.h"
-#include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
 namespace beamd {
 namespace {
-
-constexpr char kUsage[] = R"(beamd serve --store DIR [flags]
-
-  serve     tunes kernels for clients; prints "ready ADDR" once it does
-  worker    compiles, runner times: started by serve, not by hand
-
-SIGTERM and SIGINT drain: new work is refused, running jobs get --drain_timeout to end.
-Exit status: 0 ok, 2 usage, 1 else.
-)";
-
-constexpr int64_t kMegabyte = int64_t{1} << 20;
-
-struct ServeFlags {
-  std::string listen = "127.0.0.1:7070";
-  std::string store;
-  std::string log_level = "info";
-  int64_t jobs = 1;
-  int64_t queue = 1024;
-  int64_t workers = 0;
-  std::vector<int> compile_cores;
-  std::vector<int> timing_cores;
-  std::string devices = "cpu:0";
-  int64_t worker_memory_mb = 4096;
-  int64_t runner_memory_mb = 0;
-  int64_t tasks_per_worker = 4096;
-  absl::Duration run_timeout = absl::Seconds(60);
-  absl::Duration drain_timeout = absl::Seconds(10);
-  std::string capture;
-  // Defaults of the search's options.
-  int64_t width = 0;
-  absl::Duration compile_timeout;
-  int64_t uops_max = 0;
-  int64_t upcast_max = 0;
-  int64_t local_max = 0;
-  int64_t max_global_size = 0;
-  double min_progress_us = 0;
-  bool padto = true;
-};
-
-// The flags begin as the options' own defaults.
-ServeFlags MakeServeFlags() {
-  ServeFlags flags;
-  const v1::SearchOptions o = DefaultSearchOptions();
-  flags.width = o.width();
-  flags.compile_timeout = absl::Seconds(o.compile_timeout().seconds());
-  flags.uops_max = o.uops_max();
-  flags.upcast_max = o.upcast_max();
-  flags.local_max = o.local_max();
-  flags.max_global_size = o.max_global_size();
-  flags.min_progress_us = o.min_progress_us();
-  flags.padto = o.padto();
-  // A kernel's buffers are as large as a client says: the host must not run out because of them.
-  flags.runner_memory_mb = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / kMegabyte / 2;
-  return flags;
-}
-
-CommandLine MakeCommandLine(ServeFlags& flags) {
-  CommandLine line(kUsage);
-  line.Add("listen", &flags.listen, "address to serve on; port 0 takes a free one");
-  line.Add("store", &flags.store, "directory of records, timings and jobs; made if need be");
-  line.Add("log_level", &flags.log_level, "trace, debug, info, warn, error");
-  line.Add("jobs", &flags.jobs, "searches that run at once; others queue");
-  line.Add("queue", &flags.queue, "jobs that may queue before new ones are refused");
-  line.Add("workers", &flags.workers, "compile workers; 0: one for each compile core");
-  line.Add("compile_cores", &flags.compile_cores, "cores of workers and daemon; else the others");
-  line.Add("timing_cores", &flags.timing_cores, "cores that kernels are timed on; else the last");
-  line.Add("devices", &flags.devices, "devices to own, with commas");
-  line.Add("worker_memory_mb", &flags.worker_memory_mb,
-           "a worker over it is replaced; 0: no limit");
-  line.Add("runner_memory_mb", &flags.runner_memory_mb,
-           "a runner over it is replaced; 0: no limit");
-  line.Add("tasks_per_worker", &flags.tasks_per_worker,
-           "compiles after which a worker is replaced; 0: never");
-  line.Add("run_timeout", &flags.run_timeout, "of one timing batch, and of one check");
-  line.Add("drain_timeout", &flags.drain_timeout, "what running jobs get at SIGTERM");
-  line.Add("capture", &flags.capture, "file to append every candidate to");
-  line.Add("width", &flags.width, "default of searches: beam width");
-  line.Add("compile_timeout", &flags.compile_timeout, "default of searches: of one compile");
-  line.Add("uops_max", &flags.uops_max, "default of searches: linear UOps of a candidate");
-  line.Add("upcast_max", &flags.upcast_max, "default of searches: elements upcast together");
-  line.Add("local_max", &flags.local_max, "default of searches: threads of a work-group");
-  line.Add("max_global_size", &flags.max_global_size,
-           "default of searches: points of a test launch");
-  line.Add("min_progress_us", &flags.min_progress_us, "default of searches: least gain of a round");
-  line.Add("padto", &flags.padto, "default of searches: PADTO is an action");
-  return line;
-}
-
-absl::StatusOr<v1::SearchOptions> SearchDefaults(const ServeFlags& flags) {
-  for (const int64_t value :
-       {flags.width, flags.uops_max, flags.upcast_max, flags.local_max, flags.max_global_size}) {
-    if (value < 0 || value > INT32_MAX) return absl::InvalidArgumentError("a limit out of range");
-  }
-  v1::SearchOptions o;
-  o.set_width(static_cast<uint32_t>(flags.width));
-  o.mutable_compile_timeout()->set_seconds(absl::ToInt64Seconds(flags.compile_timeout));
-  o.mutable_compile_timeout()->set_nanos(
-      static_cast<int32_t>(absl::ToInt64Nanoseconds(flags.compile_timeout) % 1000000000));
-  o.set_uops_max(static_cast<uint32_t>(flags.uops_max));
-  o.set_upcast_max(static_cast<uint32_t>(flags.upcast_max));
-  o.set_local_max(static_cast<uint32_t>(flags.local_max));
-  o.set_max_global_size(static_cast<uint32_t>(flags.max_global_size));
-  o.set_min_progress_us(flags.min_progress_us);
-  o.set_padto(flags.padto);
-  return ResolveOptions(o, DefaultSearchOptions());
-}
-
-absl::StatusOr<FleetOptions> ToFleetOptions(const ServeFlags& flags) {
-  if (flags.workers < 0 || flags.workers > 1024) {
-    return absl::InvalidArgumentError("--workers is out of range");
-  }
-  FleetOptions options;
-  options.workers = static_cast<int>(flags.workers);
-  options.compile_cores = flags.compile_cores;
-  options.timing_cores = flags.timing_cores;
-  options.devices = absl::StrSplit(flags.devices, ',', absl::SkipEmpty());
-  options.worker_memory_bytes = flags.worker_memory_mb * kMegabyte;
-  options.runner_memory_bytes = flags.runner_memory_mb * kMegabyte;
-  options.tasks_per_worker = flags.tasks_per_worker;
-  return ChooseCores(std::move(options));
-}
 
 TunerParts MakeParts(Supervisor& supervisor, const Fleet& fleet, const BeamSearcher& searcher,
                      absl::Duration run_timeout) {
@@ -208,25 +101,164 @@ sigset_t BlockSignals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   return signals;
 }
 
-absl::Status Serve(const ServeFlags& flags) {
-  BEAMD_ASSIGN_OR_RETURN(const v1::SearchOptions defaults, SearchDefaults(flags));
-  BEAMD_ASSIGN_OR_RETURN(const FleetOptions fleet_options, ToFleetOptions(flags));
+// Every connection and file takes one.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// What is read again on SIGHUP.
+struct Reloadable {
+  std::unique_ptr<Certificates> certificates;  // null: no TLS
+  std::unique_ptr<Audit> audit;
+  std::unique_ptr<SpanFile> spans;
+};
+
+absl::Status LoadAccess(const ServeConfig& config, Gate& gate) {
+  if (config.access_file.empty()) return absl::OkStatus();
+  BEAMD_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(config.access_file));
+  BEAMD_ASSIGN_OR_RETURN(Access access, Access::Parse(text));
+  gate.SetAccess(std::make_shared<const Access>(std::move(access)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Reloadable> OpenReloadable(const ServeConfig& config) {
+  Reloadable files;
+  if (!config.tls_cert.empty()) {
+    BEAMD_ASSIGN_OR_RETURN(
+        files.certificates,
+        Certificates::Load(
+            {.cert = config.tls_cert, .key = config.tls_key, .client_ca = config.tls_client_ca}));
+  }
+  if (!config.audit_file.empty()) {
+    BEAMD_ASSIGN_OR_RETURN(files.audit, Audit::Open(config.audit_file));
+  }
+  if (!config.spans_file.empty()) {
+    BEAMD_ASSIGN_OR_RETURN(files.spans, SpanFile::Open(config.spans_file));
+  }
+  return files;
+}
+
+// What is at fault stays as it was, and is logged.
+void Reload(const std::vector<std::string>& args, const Reloadable& files, Gate& gate) {
+  const absl::StatusOr<ServeConfig> config = LoadServeConfig(args);
+  std::vector<absl::Status> done = {config.status()};
+  if (config.ok()) {
+    done.push_back(SetLogLevel(config->log_level));
+    done.push_back(LoadAccess(*config, gate));
+  }
+  if (files.certificates != nullptr) done.push_back(files.certificates->Reload());
+  if (files.audit != nullptr) done.push_back(files.audit->Reopen());
+  if (files.spans != nullptr) done.push_back(files.spans->Reopen());
+  for (const absl::Status& status : done) {
+    if (!status.ok()) spdlog::error("reload: {}", status.ToString());
+  }
+  spdlog::info("reloaded");
+}
+
+void SampleChildren(const Supervisor& supervisor, const Fleet& fleet, std::vector<Sample>& out) {
+  const auto pool = [&](PoolId id, const std::string& name) {
+    const PoolState state = supervisor.State(id);
+    const auto busy = std::count_if(state.children.begin(), state.children.end(),
+                                    [](const ChildState& child) { return child.busy; });
+    int64_t resident = 0;
+    for (const ChildState& child : state.children) resident += child.resident_bytes;
+    const auto add = [&](const char* metric, const char* help, Sample::Kind kind, double value) {
+      out.push_back(
+          {.name = metric, .help = help, .kind = kind, .labels = {{"pool", name}}, .value = value});
+    };
+    add("beamd_children", "Workers or runners that are up.", Sample::kGauge,
+        static_cast<double>(state.children.size()));
+    add("beamd_children_busy", "Of those, at work.", Sample::kGauge, static_cast<double>(busy));
+    add("beamd_children_resident_bytes", "Their resident memory.", Sample::kGauge,
+        static_cast<double>(resident));
+    add("beamd_child_tasks_total", "Tasks that children ended.", Sample::kCounter,
+        static_cast<double>(state.tasks_done));
+    for (const auto& [reason, count] : state.replaced) {
+      out.push_back({.name = "beamd_children_replaced_total",
+                     .help = "Workers and runners replaced, by reason.",
+                     .kind = Sample::kCounter,
+                     .labels = {{"pool", name}, {"reason", reason}},
+                     .value = static_cast<double>(count)});
+    }
+  };
+  pool(fleet.workers, "worker");
+  for (const FleetDevice& device : fleet.devices) {
+    pool(device.runner, absl::StrCat("runner ", device.description.id()));
+  }
+}
+
+// Metrics and health while the daemon lives.
+absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(const ServeConfig& config, Metrics& metrics,
+                                                      const std::atomic<bool>& ready) {
+  if (config.http_listen.empty()) return nullptr;
+  BEAMD_ASSIGN_OR_RETURN(
+      std::unique_ptr<HttpServer> http,
+      HttpServer::Start(config.http_listen,
+                        {{"/metrics",
+                          [&metrics] {
+                            return HttpAnswer{
+                                .body = metrics.Scrape(),
+                                .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+                          }},
+                         {"/healthz", [] { return HttpAnswer{.body = "ok\n"}; }},
+                         {"/readyz", [&ready] {
+                            return ready ? HttpAnswer{.body = "ready\n"}
+                                         : HttpAnswer{.status = 503, .body = "not ready\n"};
+                          }}}));
+  spdlog::info("http={}", http->address());
+  return http;
+}
+
+// Until SIGTERM or SIGINT, which it returns.
+int WaitForEnd(const sigset_t& signals, Server& server, const std::function<void()>& reload) {
+  const absl::Duration watchdog = WatchdogInterval();
+  const timespec interval = absl::ToTimespec(std::min(watchdog, absl::Hours(1)));
+  while (true) {
+    const int signal = sigtimedwait(&signals, nullptr, &interval);
+    if (signal == SIGHUP) {
+      reload();
+    } else if (signal > 0) {
+      return signal;
+    } else if (errno == EAGAIN && watchdog != absl::InfiniteDuration() &&
+               server.Responds(watchdog)) {
+      NotifySystemd("WATCHDOG=1");
+    }
+  }
+}
+
+absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& args) {
+  BEAMD_ASSIGN_OR_RETURN(const v1::SearchOptions defaults, SearchDefaults(config));
+  BEAMD_ASSIGN_OR_RETURN(const FleetOptions fleet_options, FleetOptionsOf(config));
   const sigset_t signals = BlockSignals();
+  RaiseDescriptorLimit();
   // Before there is a thread: what this process does must not show in the times.
   BEAMD_RETURN_IF_ERROR(BindToCores(fleet_options.compile_cores));
+  BEAMD_ASSIGN_OR_RETURN(const Reloadable files, OpenReloadable(config));
+  Gate gate({.calls_per_second = config.calls_per_second,
+             .burst = static_cast<int64_t>(std::ceil(config.calls_per_second)),
+             .streams = config.streams_per_client});
+  BEAMD_RETURN_IF_ERROR(LoadAccess(config, gate));
+  Metrics metrics;
+  std::atomic<bool> ready = false;
   // The store first: a second daemon on it must not start a process.
-  BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, Store::Open(flags.store));
+  BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, Store::Open(config.store));
   std::unique_ptr<CaptureFile> capture;
-  if (!flags.capture.empty()) {
-    BEAMD_ASSIGN_OR_RETURN(capture, CaptureFile::Open(flags.capture));
+  if (!config.capture.empty()) {
+    BEAMD_ASSIGN_OR_RETURN(capture, CaptureFile::Open(config.capture));
   }
   Supervisor supervisor;
   BEAMD_ASSIGN_OR_RETURN(const Fleet fleet, StartFleet(supervisor, fleet_options));
+  metrics.AddSource(
+      [&supervisor, &fleet](std::vector<Sample>& out) { SampleChildren(supervisor, fleet, out); });
 
   std::vector<TuningDevice> devices;
   for (const FleetDevice& from : fleet.devices) {
@@ -240,50 +272,76 @@ absl::Status Serve(const ServeFlags& flags) {
   }
   const std::string build = absl::StrCat("beamd ", kBeamdVersion);
   const BeamSearcher searcher(*store, capture.get());
-  Tuner tuner(*store, std::move(devices), MakeParts(supervisor, fleet, searcher, flags.run_timeout),
+  Tuner tuner(*store, std::move(devices),
+              MakeParts(supervisor, fleet, searcher, config.run_timeout),
               {.defaults = defaults,
-               .concurrent_jobs = static_cast<int>(std::clamp<int64_t>(flags.jobs, 1, 64)),
-               .max_queued_jobs = static_cast<int>(std::clamp<int64_t>(flags.queue, 1, 1 << 20)),
+               .concurrent_jobs = static_cast<int>(config.jobs),
+               .max_queued_jobs = static_cast<int>(config.queue),
                .host = HostName(),
                .build = build});
   BEAMD_RETURN_IF_ERROR(tuner.MarkInterruptedJobs());
   BEAMD_ASSIGN_OR_RETURN(
       const std::unique_ptr<Server> server,
-      Server::Start({.listen = flags.listen, .build = build}, tuner, *store, supervisor, fleet));
+      Server::Start({.listen = config.listen,
+                     .unix_socket = config.unix_socket,
+                     .build = build,
+                     .certificates = files.certificates.get(),
+                     // A client without a certificate has a token, which only an access file knows.
+                     .require_client_certificate = config.access_file.empty(),
+                     .message_bytes = static_cast<int>(config.message_bytes),
+                     .desk = {.gate = &gate,
+                              .metrics = &metrics,
+                              .audit = files.audit.get(),
+                              .spans = files.spans.get()}},
+                    tuner, *store, supervisor, fleet));
+  // After all that it shows.
+  BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http, StartHttp(config, metrics, ready));
+  ready = true;
+  NotifySystemd("READY=1");
   std::printf("ready %s\n", server->address().c_str());
   std::fflush(stdout);
-  spdlog::info("serving on {}, store {}, {} workers", server->address(), flags.store,
+  spdlog::info("serving on {}, store {}, {} workers", server->address(), config.store,
                fleet.worker_count);
-  int signal = 0;
-  sigwait(&signals, &signal);
+  const int signal = WaitForEnd(signals, *server, [&] { Reload(args, files, gate); });
   spdlog::info("signal {}: draining", signal);
-  server->Drain(flags.drain_timeout);
+  ready = false;
+  NotifySystemd("STOPPING=1");
+  server->Drain(config.drain_timeout);
   spdlog::info("ended");
   return absl::OkStatus();
 }
 
 int Usage(absl::string_view why) {
-  std::fprintf(stderr, "beamd: %s\nbeamd --help says more.\n", std::string(why).c_str());
+  for (const absl::string_view line : absl::StrSplit(why, '\n')) {
+    std::fprintf(stderr, "beamd: %s\n", std::string(line).c_str());
+  }
+  std::fputs("beamd --help says more.\n", stderr);
   return 2;
 }
 
 int RunServe(const std::vector<std::string>& args) {
-  ServeFlags flags = MakeServeFlags();
-  const CommandLine line = MakeCommandLine(flags);
-  const absl::StatusOr<std::vector<std::string>> rest = line.Parse(args);
-  if (!rest.ok()) return Usage(rest.status().message());
-  if (!rest->empty()) return Usage("serve takes no argument " + rest->front());
-  if (flags.store.empty()) return Usage("serve wants --store DIR");
-  const spdlog::level::level_enum level = spdlog::level::from_str(flags.log_level);
-  if (level == spdlog::level::off) return Usage("no log level " + flags.log_level);
-  // Standard output is for `ready`.
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("beamd"));
-  spdlog::set_level(level);
-  const absl::Status status = Serve(flags);
+  const absl::StatusOr<ServeConfig> config = LoadServeConfig(args);
+  if (!config.ok()) return Usage(config.status().message());
+  if (config->check_config) return 0;
+  absl::Status status = StartLog({.level = config->log_level,
+                                  .file = config->log_file,
+                                  .file_bytes = config->log_file_mb << 20,
+                                  .files = config->log_files});
+  if (status.ok()) status = Serve(*config, args);
   if (absl::IsInvalidArgument(status)) return Usage(status.message());
   if (status.ok()) return 0;
   std::fprintf(stderr, "beamd: %s\n", std::string(status.message()).c_str());
   return 1;
+}
+
+int RunToken(const std::vector<std::string>& args) {
+  const std::optional<Role> role = args.size() == 2 ? ParseRole(args[1]) : std::nullopt;
+  if (!role) return Usage("token wants NAME and a role: reader, submitter, importer or admin");
+  const absl::StatusOr<NewToken> made = MakeToken(args[0], *role);
+  if (!made.ok()) return Usage(made.status().message());
+  std::printf("%s\n", made->token.c_str());
+  std::fprintf(stderr, "The access file wants this line:\n%s\n", made->line.c_str());
+  return 0;
 }
 
 int RunChildProcess(const std::string& kind, const std::vector<std::string>& args) {
@@ -298,13 +356,14 @@ int RunChildProcess(const std::string& kind, const std::vector<std::string>& arg
 
 int Run(const std::vector<std::string>& args) {
   if (std::find(args.begin(), args.end(), "--help") != args.end()) {
-    ServeFlags flags = MakeServeFlags();
-    std::fputs(MakeCommandLine(flags).Help().c_str(), stdout);
+    ServeConfig config = DefaultServeConfig();
+    std::fputs(ServeCommandLine(config).Help().c_str(), stdout);
     return 0;
   }
   if (args.empty()) return Usage("no command");
   const std::vector<std::string> rest(args.begin() + 1, args.end());
   if (args[0] == "serve") return RunServe(rest);
+  if (args[0] == "token") return RunToken(rest);
   if (args[0] == "worker" || args[0] == "runner") return RunChildProcess(args[0], rest);
   return Usage("no command " + args[0]);
 }

@@ -1,13 +1,12 @@
 #include "server/services/reply.h"
 
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "engine/base/error_detail.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "server/services/validate.h"
-#include "spdlog/spdlog.h"
 
 namespace beamd {
 v1::ErrorDetail ToErrorDetail(const absl::Status& status) {
@@ -56,36 +55,32 @@ grpc::ByteBuffer ToBytes(const google::protobuf::Message& message) {
   return {&slice, 1};
 }
 
-Trace StartTrace(grpc::CallbackServerContext& context) {
-  absl::string_view header;
-  const auto& metadata = context.client_metadata();
-  if (const auto it = metadata.find("traceparent"); it != metadata.end()) {
-    header = {it->second.data(), it->second.size()};
-  }
-  Trace trace = TraceFromHeader(header);
-  context.AddInitialMetadata("traceparent", trace.Header());
-  return trace;
-}
-
-UnaryCall::UnaryCall(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-                     grpc::ByteBuffer* response, const char* method)
-    : request_(request),
+UnaryCall::UnaryCall(Desk& desk, grpc::CallbackServerContext* context,
+                     const grpc::ByteBuffer* request, grpc::ByteBuffer* response,
+                     const char* method)
+    : desk_(desk),
+      request_(request),
       response_(response),
-      method_(method),
       reactor_(context->DefaultReactor()),
-      trace_(StartTrace(*context)),
-      began_(absl::Now()) {}
+      visit_(desk.Enter(*context, method)) {}
 
 void UnaryCall::Finish(const absl::Status& status, const google::protobuf::Message& response) {
-  const double ms = absl::ToDoubleMilliseconds(absl::Now() - began_);
-  if (status.ok()) {
-    spdlog::debug("method={} trace={} ms={:.2f}", method_, trace_.id, ms);
-    *response_ = ToBytes(response);
-  } else {
-    spdlog::info("method={} trace={} ms={:.2f} failed: {}", method_, trace_.id, ms,
-                 status.ToString(absl::StatusToStringMode::kWithNoExtraData));
-  }
+  if (status.ok()) *response_ = ToBytes(response);
+  desk_.Leave(visit_, status);
   reactor_->Finish(ToGrpcStatus(status));
+}
+
+void UnaryCall::Fail(const absl::Status& status) {
+  desk_.Leave(visit_, status);
+  reactor_->Finish(ToGrpcStatus(status));
+}
+
+void Post(const std::shared_ptr<UnaryCall>& call, std::function<void()> work) {
+  if (const absl::Status& admitted = call->visit().admitted; !admitted.ok()) {
+    call->Fail(admitted);
+    return;
+  }
+  call->desk().executor().Post(std::move(work));
 }
 
 }  // namespace beamd

@@ -1,15 +1,17 @@
 #include "server/services/server.h"
 
 #include <chrono>
+#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "engine/base/status.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
-#include "server/services/executor.h"
+#include "server/services/local_listener.h"
 #include "server/services/services.h"
 
 namespace beamd {
@@ -23,13 +25,14 @@ class GrpcServer final : public Server {
   GrpcServer(const ServerOptions& options, Tuner& tuner, Store& store, Supervisor& supervisor,
              const Fleet& fleet)
       : tuner_(tuner),
-        executor_(options.handler_threads),
-        tuner_service_(tuner, executor_),
-        records_(store, executor_),
-        devices_(supervisor, fleet, options.build, executor_),
-        inspector_(tuner, supervisor, fleet, executor_) {}
+        desk_(options.desk),
+        tuner_service_(tuner, desk_),
+        records_(store, desk_),
+        devices_(supervisor, fleet, options.build, desk_),
+        inspector_(tuner, supervisor, fleet, desk_) {}
 
   ~GrpcServer() override {
+    local_ = nullptr;
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
   }
 
@@ -38,10 +41,15 @@ class GrpcServer final : public Server {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(
+        options.listen,
+        options.certificates == nullptr
+            ? grpc::InsecureServerCredentials()
+            : options.certificates->ServerCredentials(options.require_client_certificate),
+        &port);
     // Else a second server would share the port without a word.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.SetMaxReceiveMessageSize(options.message_bytes_max);
+    builder.SetMaxReceiveMessageSize(options.message_bytes);
     builder.SetMaxSendMessageSize(-1);
     builder.RegisterService(&tuner_service_);
     builder.RegisterService(&records_);
@@ -50,6 +58,10 @@ class GrpcServer final : public Server {
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
       return absl::UnavailableError(absl::StrCat("can't listen on ", options.listen));
+    }
+    if (!options.unix_socket.empty()) {
+      BEAMD_ASSIGN_OR_RETURN(
+          local_, LocalListener::Start(options.unix_socket, *server_, desk_.local_users()));
     }
     for (const char* service : {"Tuner", "Records", "Devices", "Inspector"}) {
       server_->GetHealthCheckService()->SetServingStatus(absl::StrCat("beamd.v1.", service), true);
@@ -62,7 +74,15 @@ class GrpcServer final : public Server {
 
   const std::string& address() const override { return address_; }
 
+  bool Responds(absl::Duration within) override {
+    const auto done = std::make_shared<std::promise<void>>();
+    std::future<void> answer = done->get_future();
+    desk_.executor().Post([done] { done->set_value(); });
+    return answer.wait_for(absl::ToChronoMilliseconds(within)) == std::future_status::ready;
+  }
+
   void Drain(absl::Duration grace) override {
+    local_ = nullptr;
     server_->GetHealthCheckService()->SetServingStatus(false);
     tuner_.Drain(absl::Now() + grace);
     server_->Shutdown(std::chrono::system_clock::now() + kLastCalls);
@@ -71,12 +91,13 @@ class GrpcServer final : public Server {
 
  private:
   Tuner& tuner_;
-  Executor executor_;
+  Desk desk_;
   TunerService tuner_service_;
   RecordsService records_;
   DevicesService devices_;
   InspectorService inspector_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<LocalListener> local_;
   std::string address_;
 };
 

@@ -6,6 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/services/credentials.h"
+#include "server/services/desk.h"
 #include "server/store/store.h"
 #include "server/tuning/tuner.h"
 #include "server/workers/fleet.h"
@@ -15,10 +17,15 @@ namespace beamd {
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:7411";
+  // Empty: no unix socket.
+  std::string unix_socket;
   std::string build;
-  int handler_threads = 4;
+  // Null: `listen` is without TLS.
+  Certificates* certificates = nullptr;
+  bool require_client_certificate = false;
   // Larger messages are refused by gRPC.
-  int message_bytes_max = 64 << 20;
+  int message_bytes = 64 << 20;
+  DeskParts desk;
 };
 
 class Server {
@@ -31,6 +38,8 @@ class Server {
 
   // "127.0.0.1:41234": with the port that port 0 became.
   virtual const std::string& address() const = 0;
+  // Whether a thread that handles requests comes to `within` the time.
+  virtual bool Responds(absl::Duration within) = 0;
   // Health says NOT_SERVING, new work is refused; jobs get until `grace` to end, then are
   // cancelled. Returns once the last call is answered.
   virtual void Drain(absl::Duration grace) = 0;

@@ -107,13 +107,13 @@ absl::Status ShowStatus(const TaskEnd& end) {
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* TunerService::Tune(grpc::CallbackServerContext* context,
                                                                const grpc::ByteBuffer* request) {
-  return StartTuneStream(tuner_, executor_, context, request);
+  return StartTuneStream(tuner_, desk_, context, request);
 }
 
 RawUnary TunerService::Lookup(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                               grpc::ByteBuffer* response) {
   return Reply<v1::LookupRequest, v1::LookupResponse>(
-      executor_, std::make_shared<UnaryCall>(context, request, response, "Lookup"),
+      std::make_shared<UnaryCall>(desk_, context, request, response, "Tuner.Lookup"),
       [this](const v1::LookupRequest& req, v1::LookupResponse& resp) -> absl::Status {
         if (req.queries_size() > kLookupsMax) {
           return InvalidArgument("too many queries", {.reason = "TOO_MANY",
@@ -138,21 +138,21 @@ RawUnary TunerService::Lookup(grpc::CallbackServerContext* context, const grpc::
 RawUnary RecordsService::List(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                               grpc::ByteBuffer* response) {
   return Reply<v1::ListRecordsRequest, v1::ListRecordsResponse>(
-      executor_, std::make_shared<UnaryCall>(context, request, response, "List"),
+      std::make_shared<UnaryCall>(desk_, context, request, response, "Records.List"),
       [this](const auto& req, auto& resp) { return ListRecords(store_, req, resp); });
 }
 
 RawUnary RecordsService::Get(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                              grpc::ByteBuffer* response) {
   return Reply<v1::GetRecordRequest, v1::GetRecordResponse>(
-      executor_, std::make_shared<UnaryCall>(context, request, response, "Get"),
+      std::make_shared<UnaryCall>(desk_, context, request, response, "Records.Get"),
       [this](const auto& req, auto& resp) { return GetRecord(store_, req, resp); });
 }
 
 RawUnary DevicesService::List(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                               grpc::ByteBuffer* response) {
   return Reply<v1::ListDevicesRequest, v1::ListDevicesResponse>(
-      executor_, std::make_shared<UnaryCall>(context, request, response, "ListDevices"),
+      std::make_shared<UnaryCall>(desk_, context, request, response, "Devices.List"),
       [this](const v1::ListDevicesRequest&, v1::ListDevicesResponse& resp) {
         resp.set_build(build_);
         ToProto(supervisor_.State(fleet_.workers), *resp.mutable_workers());
@@ -172,9 +172,9 @@ RawUnary DevicesService::List(grpc::CallbackServerContext* context, const grpc::
 
 RawUnary InspectorService::Show(grpc::CallbackServerContext* context,
                                 const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-  auto call = std::make_shared<UnaryCall>(context, request, response, "Show");
+  auto call = std::make_shared<UnaryCall>(desk_, context, request, response, "Inspector.Show");
   // Answered by the worker's callback: no thread waits for it.
-  executor_.Post([this, call] {
+  Post(call, [this, call] {
     v1::ShowRequest req;
     absl::Status status = ParseRequest(call->request(), req);
     if (status.ok()) status = SubmitShow(req, call);
@@ -192,7 +192,7 @@ absl::Status InspectorService::SubmitShow(const v1::ShowRequest& request,
   *kernel_context->mutable_graph() = std::move(kernel.canonical);
   *kernel_context->mutable_caps() = ToFrame(device->caps);
   PoolTask task{.owner = supervisor_.NewId(), .context = kernel_context, .limit = kShowLimit};
-  task.request.set_trace(call->trace().id);
+  task.request.set_trace(call->visit().trace.id);
   internal::ShowRequest& show = *task.request.mutable_show();
   show.set_context(kernel_context->id());
   *show.mutable_opts() = request.opts();

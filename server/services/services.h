@@ -8,7 +8,7 @@
 #include "grpcpp/grpcpp.h"
 #include "proto/beamd/v1/admin.grpc.pb.h"
 #include "proto/beamd/v1/tuning.grpc.pb.h"
-#include "server/services/executor.h"
+#include "server/services/desk.h"
 #include "server/services/reply.h"
 #include "server/store/store.h"
 #include "server/tuning/tuner.h"
@@ -22,7 +22,7 @@ using RawUnary = grpc::ServerUnaryReactor*;
 class TunerService final : public v1::Tuner::WithRawCallbackMethod_Tune<
                                v1::Tuner::WithRawCallbackMethod_Lookup<v1::Tuner::Service>> {
  public:
-  TunerService(Tuner& tuner, Executor& executor) : tuner_(tuner), executor_(executor) {}
+  TunerService(Tuner& tuner, Desk& desk) : tuner_(tuner), desk_(desk) {}
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Tune(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request) override;
   RawUnary Lookup(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
@@ -30,13 +30,13 @@ class TunerService final : public v1::Tuner::WithRawCallbackMethod_Tune<
 
  private:
   Tuner& tuner_;
-  Executor& executor_;
+  Desk& desk_;
 };
 
 class RecordsService final : public v1::Records::WithRawCallbackMethod_List<
                                  v1::Records::WithRawCallbackMethod_Get<v1::Records::Service>> {
  public:
-  RecordsService(Store& store, Executor& executor) : store_(store), executor_(executor) {}
+  RecordsService(Store& store, Desk& desk) : store_(store), desk_(desk) {}
   RawUnary List(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                 grpc::ByteBuffer* response) override;
   RawUnary Get(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
@@ -44,14 +44,13 @@ class RecordsService final : public v1::Records::WithRawCallbackMethod_List<
 
  private:
   Store& store_;
-  Executor& executor_;
+  Desk& desk_;
 };
 
 class DevicesService final : public v1::Devices::WithRawCallbackMethod_List<v1::Devices::Service> {
  public:
-  DevicesService(const Supervisor& supervisor, const Fleet& fleet, std::string build,
-                 Executor& executor)
-      : supervisor_(supervisor), fleet_(fleet), build_(std::move(build)), executor_(executor) {}
+  DevicesService(const Supervisor& supervisor, const Fleet& fleet, std::string build, Desk& desk)
+      : supervisor_(supervisor), fleet_(fleet), build_(std::move(build)), desk_(desk) {}
   RawUnary List(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                 grpc::ByteBuffer* response) override;
 
@@ -59,15 +58,14 @@ class DevicesService final : public v1::Devices::WithRawCallbackMethod_List<v1::
   const Supervisor& supervisor_;
   const Fleet& fleet_;
   const std::string build_;
-  Executor& executor_;
+  Desk& desk_;
 };
 
 class InspectorService final
     : public v1::Inspector::WithRawCallbackMethod_Show<v1::Inspector::Service> {
  public:
-  InspectorService(const Tuner& tuner, Supervisor& supervisor, const Fleet& fleet,
-                   Executor& executor)
-      : tuner_(tuner), supervisor_(supervisor), fleet_(fleet), executor_(executor) {}
+  InspectorService(const Tuner& tuner, Supervisor& supervisor, const Fleet& fleet, Desk& desk)
+      : tuner_(tuner), supervisor_(supervisor), fleet_(fleet), desk_(desk) {}
   RawUnary Show(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                 grpc::ByteBuffer* response) override;
 
@@ -77,7 +75,7 @@ class InspectorService final
   const Tuner& tuner_;
   Supervisor& supervisor_;
   const Fleet& fleet_;
-  Executor& executor_;
+  Desk& desk_;
 };
 
 }  // namespace beamd

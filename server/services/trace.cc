@@ -49,8 +49,10 @@ Trace TraceFromHeader(absl::string_view header) {
   const char flags = header[54];
   const int digit =
       absl::ascii_isdigit(static_cast<unsigned char>(flags)) ? flags - '0' : flags - 'a' + 10;
-  return {
-      .id = std::string(header.substr(3, 32)), .span = RandomHex(), .sampled = (digit & 1) != 0};
+  return {.id = std::string(header.substr(3, 32)),
+          .span = RandomHex(),
+          .parent = std::string(header.substr(36, 16)),
+          .sampled = (digit & 1) != 0};
 }
 
 }  // namespace beamd

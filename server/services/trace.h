@@ -10,8 +10,9 @@
 namespace beamd {
 
 struct Trace {
-  std::string id;    // 32 lower-case hexadecimal digits, not all 0
-  std::string span;  // 16, ours
+  std::string id;      // 32 lower-case hexadecimal digits, not all 0
+  std::string span;    // 16, ours
+  std::string parent;  // 16, the caller's; empty where it named none
   bool sampled = true;
 
   // The `traceparent` that answers carry.

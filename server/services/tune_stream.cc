@@ -12,8 +12,6 @@
 #include "engine/base/status.h"
 #include "grpcpp/alarm.h"
 #include "server/services/reply.h"
-#include "server/services/trace.h"
-#include "spdlog/spdlog.h"
 
 namespace beamd {
 namespace {
@@ -26,13 +24,24 @@ constexpr absl::Duration kHeartbeat = absl::Seconds(1);
 // any of which may come last.
 class TuneStream : public std::enable_shared_from_this<TuneStream> {
  public:
-  TuneStream(Tuner& tuner, grpc::CallbackServerContext* context,
+  TuneStream(Tuner& tuner, Desk& desk, grpc::CallbackServerContext* context,
              grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor)
       : tuner_(tuner),
-        trace_(StartTrace(*context)),
-        deadline_(absl::FromChrono(context->deadline())),
-        began_(absl::Now()),
+        desk_(desk),
+        visit_(desk.EnterStream(*context, "Tuner.Tune")),
         reactor_(reactor) {}
+
+  const Visit& visit() const { return visit_; }
+
+  // Not let in. Before anything else.
+  void Refuse() {
+    {
+      MutexLock lock(mutex_);
+      started_ = true;
+      end_ = visit_.admitted;
+    }
+    Pump();
+  }
 
   // On the executor.
   void Start(const grpc::ByteBuffer& bytes) {
@@ -63,7 +72,7 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
       watch = std::move(watch_);
     }
     if (watch != nullptr) {
-      watch->Leave(absl::Now() >= deadline_ ? StopReason::kDeadline : StopReason::kCancelled);
+      watch->Leave(absl::Now() >= visit_.deadline ? StopReason::kDeadline : StopReason::kCancelled);
     }
     Pump();
   }
@@ -92,7 +101,7 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
   absl::StatusOr<Tuner::Answer> Answer(const grpc::ByteBuffer& bytes) {
     v1::TuneRequest request;
     BEAMD_RETURN_IF_ERROR(ParseRequest(bytes, request));
-    return tuner_.Tune(request, trace_.id, [self = weak_from_this()] {
+    return tuner_.Tune(request, visit_.trace.id, [self = weak_from_this()] {
       if (const auto stream = self.lock()) stream->Pump();
     });
   }
@@ -121,7 +130,7 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
     // Without the lock: gRPC may call Written before these return.
     if (event) reactor->StartWrite(&bytes_);
     if (finish) {
-      Log(*finish);
+      desk_.Leave(visit_, *finish);
       reactor->Finish(ToGrpcStatus(*finish));
     }
   }
@@ -139,7 +148,7 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
     if (!news.end->ok()) return;
     v1::TuneResult& result = *outbox_.emplace_back().mutable_result();
     result = **std::move(news.end);
-    result.set_trace_id(trace_.id);
+    result.set_trace_id(visit_.trace.id);
   }
 
   void SetAlarm() {
@@ -164,26 +173,15 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
       progress = last_progress_;
       progress.set_heartbeat(true);
       progress.set_job(watch_->job().id());
-      progress.set_elapsed_s(absl::ToDoubleSeconds(now - began_));
+      progress.set_elapsed_s(absl::ToDoubleSeconds(now - visit_.began));
       progress.clear_debug();
     }
     Pump();
   }
 
-  void Log(const absl::Status& status) const {
-    const double ms = absl::ToDoubleMilliseconds(absl::Now() - began_);
-    if (status.ok()) {
-      spdlog::debug("method=Tune trace={} ms={:.2f}", trace_.id, ms);
-    } else {
-      spdlog::info("method=Tune trace={} ms={:.2f} failed: {}", trace_.id, ms,
-                   status.ToString(absl::StatusToStringMode::kWithNoExtraData));
-    }
-  }
-
   Tuner& tuner_;
-  const Trace trace_;
-  const absl::Time deadline_;
-  const absl::Time began_;
+  Desk& desk_;
+  const Visit visit_;
   Mutex mutex_;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor_ BEAMD_GUARDED_BY(mutex_);
   std::unique_ptr<JobWatch> watch_ BEAMD_GUARDED_BY(mutex_);
@@ -203,10 +201,14 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
 
 class TuneReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  TuneReactor(Tuner& tuner, Executor& executor, grpc::CallbackServerContext* context,
+  TuneReactor(Tuner& tuner, Desk& desk, grpc::CallbackServerContext* context,
               const grpc::ByteBuffer& request)
-      : stream_(std::make_shared<TuneStream>(tuner, context, this)) {
-    executor.Post([stream = stream_, request] { stream->Start(request); });
+      : stream_(std::make_shared<TuneStream>(tuner, desk, context, this)) {
+    if (stream_->visit().admitted.ok()) {
+      desk.executor().Post([stream = stream_, request] { stream->Start(request); });
+    } else {
+      stream_->Refuse();
+    }
   }
   void OnCancel() override { stream_->Cancel(); }
   void OnWriteDone(bool ok) override { stream_->Written(ok); }
@@ -221,10 +223,10 @@ class TuneReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StartTuneStream(Tuner& tuner, Executor& executor,
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartTuneStream(Tuner& tuner, Desk& desk,
                                                             grpc::CallbackServerContext* context,
                                                             const grpc::ByteBuffer* request) {
-  return new TuneReactor(tuner, executor, context, *request);
+  return new TuneReactor(tuner, desk, context, *request);
 }
 
 }  // namespace beamd

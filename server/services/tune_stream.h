@@ -2,13 +2,13 @@
 #pragma once
 
 #include "grpcpp/grpcpp.h"
-#include "server/services/executor.h"
+#include "server/services/desk.h"
 #include "server/tuning/tuner.h"
 
 namespace beamd {
 
-// Owns itself; ends with the call. `tuner` and `executor` must outlive the server's calls.
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StartTuneStream(Tuner& tuner, Executor& executor,
+// Owns itself; ends with the call. `tuner` and `desk` must outlive the server's calls.
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartTuneStream(Tuner& tuner, Desk& desk,
                                                             grpc::CallbackServerContext* context,
                                                             const grpc::ByteBuffer* request);
 

@@ -14,6 +14,7 @@ TEST(TraceFromHeader, KeepsTheTraceAndMakesASpan) {
   const Trace trace = TraceFromHeader(std::string("00-") + kId + "-b7ad6b7169203331-00");
   EXPECT_EQ(trace.id, kId);
   EXPECT_NE(trace.span, "b7ad6b7169203331");
+  EXPECT_EQ(trace.parent, "b7ad6b7169203331");
   EXPECT_FALSE(trace.sampled);
   EXPECT_EQ(trace.Header(), std::string("00-") + kId + "-" + trace.span + "-00");
   EXPECT_TRUE(TraceFromHeader(std::string("00-") + kId + "-b7ad6b7169203331-01").sampled);

@@ -1,0 +1,66 @@
+// What every call passes on its way in and out: who it is and whether it may, then threads to be
+// handled on; at its end it is counted, logged, audited and, if wished, written as a span.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "grpcpp/grpcpp.h"
+#include "server/auth/audit.h"
+#include "server/auth/gate.h"
+#include "server/auth/principal.h"
+#include "server/metrics/metrics.h"
+#include "server/metrics/spans.h"
+#include "server/services/executor.h"
+#include "server/services/local_users.h"
+#include "server/services/trace.h"
+
+namespace beamd {
+
+// A call between its arrival and its answer.
+struct Visit {
+  const char* method = "";  // "Tuner.Lookup"
+  std::string host;
+  Principal principal;
+  Trace trace;
+  absl::Time began;
+  absl::Time deadline;
+  // Not OK: the call must end with this, and nothing may be done for it.
+  absl::Status admitted;
+  Gate::Stream stream;
+};
+
+// What it is made of must outlive it; those that are null aren't wanted.
+struct DeskParts {
+  Gate* gate = nullptr;
+  Metrics* metrics = nullptr;
+  Audit* audit = nullptr;
+  SpanFile* spans = nullptr;
+  int handler_threads = 4;
+};
+
+// Thread-safe.
+class Desk {
+ public:
+  explicit Desk(const DeskParts& parts);
+
+  // The client's trace, or a new one, is told to it in the initial metadata.
+  Visit Enter(grpc::CallbackServerContext& context, const char* method);
+  // The same for a call that answers with a stream, which counts against its principal.
+  Visit EnterStream(grpc::CallbackServerContext& context, const char* method);
+  // Once, with what the call ends with.
+  void Leave(const Visit& visit, const absl::Status& status);
+
+  Executor& executor() { return executor_; }
+  Metrics* metrics() const { return parts_.metrics; }
+  LocalUsers& local_users() { return local_users_; }
+
+ private:
+  const DeskParts parts_;
+  LocalUsers local_users_;
+  Executor executor_;
+};
+
+}  // namespace beamd
