@@ -198,7 +198,7 @@ absl::Status InspectorService::SubmitShow(const v1::ShowRequest& request,
   *show.mutable_opts() = request.opts();
   show.set_heuristic(request.heuristic());
   show.set_pass(request.pass());
-  task.done = [this, call, id = kernel_context->id()](TaskEnd end) {
+  task.done = [this, call, id = kernel_context->id()](const TaskEnd& end) {
     supervisor_.DropContext(id);
     v1::ShowResponse response;
     const internal::ShowReply& reply = end.reply.shown();
