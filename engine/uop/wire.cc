@@ -309,12 +309,13 @@ class WireReader {
     }
     ReduceArg reduce{*op, {}};
     for (int i = 0; i < message.axes_size(); ++i) {
-      const uint32_t axis = message.axes(i);
-      if (axis >= static_cast<uint32_t>(limits_.max_rank)) {
+      // A writer's -1 comes as 2^32 - 1.
+      const auto axis = static_cast<int32_t>(message.axes(i));
+      if (axis < 0 || axis >= limits_.max_rank) {
         return Fault("AXES", absl::StrCat("there is no axis ", axis),
                      absl::StrCat("reduce_arg.axes[", i, "]"), limits_.max_rank - 1, axis);
       }
-      reduce.axes.push_back(static_cast<int32_t>(axis));
+      reduce.axes.push_back(axis);
     }
     std::ranges::sort(reduce.axes);
     return graph_.Intern(std::move(reduce));

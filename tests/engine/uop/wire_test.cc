@@ -331,8 +331,13 @@ const Damage kDamages[] = {
        order.add_symbolic()->set_node(3);
      },
      "node 6 (PERMUTE): takes numbers only", "SYMBOLIC"},
-    {"axes_outside", [](v1::Graph& g) { N(g, 8).mutable_reduce_arg()->set_axes(0, 1u << 31); },
-     "node 8 (REDUCE_AXIS): there is no axis 2147483648", "AXES"},
+    {"axes_outside", [](v1::Graph& g) { N(g, 8).mutable_reduce_arg()->set_axes(0, 1u << 30); },
+     "node 8 (REDUCE_AXIS): there is no axis 1073741824", "AXES"},
+    {"axes_negative",
+     [](v1::Graph& g) {
+       N(g, 8).mutable_reduce_arg()->set_axes(0, std::numeric_limits<uint32_t>::max());
+     },
+     "node 8 (REDUCE_AXIS): there is no axis -1", "AXES"},
     {"axes_twice", [](v1::Graph& g) { N(g, 8).mutable_reduce_arg()->add_axes(1); },
      "node 8 (REDUCE_AXIS): the axes aren't distinct", "AXES"},
     {"axes_none", [](v1::Graph& g) { N(g, 8).mutable_reduce_arg()->clear_axes(); },
