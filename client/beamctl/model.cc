@@ -70,6 +70,12 @@ absl::StatusOr<std::unique_ptr<Model>> ScheduleModel(const v1::Graph& graph,
   std::vector<LazyBuffer> roots;
   for (const Tensor& output : model->tensors.outputs) roots.push_back(output.lazydata());
   BEAMD_ASSIGN_OR_RETURN(model->schedule, CreateSchedule(roots));
+  if (!parsed.root.is(Op::kSink) && model->schedule.items.empty()) {
+    return InvalidArgument(
+        absl::StrCat("the last node, ", Name(parsed.root.op()),
+                     ", computes nothing: end the graph with a SINK of its results"),
+        {.reason = "NO_SINK", .node = graph.nodes_size() - 1, .field = "op"});
+  }
   absl::flat_hash_map<std::string, int> known, named;
   absl::flat_hash_map<UOp, int> of_ast;
   for (const ScheduleItem& item : model->schedule.items) {

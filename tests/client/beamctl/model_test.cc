@@ -85,6 +85,19 @@ TEST(ScheduleModel, RefusesWhatIsNoTensorGraph) {
   EXPECT_FALSE(TargetOfKind("tpu").ok());
 }
 
+TEST(ScheduleModel, RefusesAGraphThatEndsInWhatIsThereAlready) {
+  constexpr absl::string_view kText = "%0 = BUFFER float32 slot 0 shape (4)\n";
+  const absl::Status status = ScheduleModel(Message(kText), *TargetOfKind("")).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_EQ(GetErrorDetail(status)->reason, "NO_SINK");
+  EXPECT_EQ(GetErrorDetail(status)->node, 0);
+  // One value needs no SINK.
+  const absl::StatusOr<std::unique_ptr<Model>> model =
+      ScheduleModel(Message(absl::StrCat(kText, "%1 = NEG float32 (%0)\n")), *TargetOfKind(""));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->kernels.size(), 1);
+}
+
 TEST(ScheduleModel, MakesKernelsThatADaemonTakes) {
   int kernels = 0;
   for (uint32_t seed = 5000; seed < 5400; ++seed) {
