@@ -101,6 +101,13 @@ Tensor Tensor::NllLoss(const Tensor& y, const Tensor& weight, std::optional<int>
     return InvalidTensor(kName, absl::StrCat("labels ", ToString(y.shape()),
                                              " for log-probabilities ", ToString(shape())));
   }
+  if (!IsInt(y.dtype())) {
+    return InvalidTensor(kName, absl::StrCat("labels of ", Name(y.dtype()), ", not integers"));
+  }
+  if (weight.defined() && weight.ok() && weight.shape() != Shape{shape()[1]}) {
+    return InvalidTensor(kName, absl::StrCat("weights ", ToString(weight.shape()), " for ",
+                                             beamd::ToString(shape()[1]), " classes"));
+  }
   Tensor label_weight =
       weight.defined() ? weight.Get({Index(y)}) : y.OnesLike({.requires_grad = false});
   if (ignore_index.has_value()) label_weight = label_weight * y.Ne(*ignore_index);

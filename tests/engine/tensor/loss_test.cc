@@ -73,6 +73,10 @@ TEST_F(LossErrorTest, MistakesAreNamed) {
   ExpectFails(logits.CrossEntropy(labels, Reduction::kMean, -0.5), "cross_entropy", "-0.5");
   ExpectFails(three.CrossEntropy(labels), "cross_entropy", "no axis of classes in (3)");
   ExpectFails(logits.NllLoss(logits), "nll_loss", "labels (2, 3) for log-probabilities (2, 3)");
+  ExpectFails(logits.NllLoss(Vector({0, 1})), "nll_loss", "labels of float32, not integers");
+  ExpectFails(logits.NllLoss(labels, Vector({1, 2})), "nll_loss", "weights (2) for 3 classes");
+  ExpectFails(logits.NllLoss(labels, Make(Values(6, 1), {3, 2})), "nll_loss",
+              "weights (3, 2) for 3 classes");
   EXPECT_FALSE(logits.BinaryCrossentropy(three.Reshape({3, 1})).ok());
   EXPECT_EQ(logits.CrossEntropy(Tensor()).status().code(), absl::StatusCode::kFailedPrecondition);
 }
