@@ -48,6 +48,13 @@ Gradients Cast::Backward(const LazyBuffer& grad) const {
   return One(grad.Cast(from_));
 }
 
+LazyBuffer CastImage::Forward(const LazyBuffer& x, DType image) {
+  from_ = x.image();
+  return x.CastImage(image);
+}
+
+Gradients CastImage::Backward(const LazyBuffer& grad) const { return One(grad.CastImage(from_)); }
+
 LazyBuffer Neg::Forward(const LazyBuffer& x) { return -x; }
 
 Gradients Neg::Backward(const LazyBuffer& grad) const { return One(-grad); }

@@ -56,6 +56,18 @@ class Cast final : public Function {
   bool bitcast_ = false;
 };
 
+// float32 that is stored as an image, or, with a void `image`, as a plain buffer again.
+class CastImage final : public Function {
+ public:
+  static constexpr int kInputs = 1;
+  absl::string_view name() const override { return "CastImage"; }
+  LazyBuffer Forward(const LazyBuffer& x, DType image);
+  Gradients Backward(const LazyBuffer& grad) const override;
+
+ private:
+  DType from_;
+};
+
 // --- one operand ---
 
 // Of bool: not.

@@ -8,6 +8,7 @@
 #include "absl/hash/hash.h"
 #include "engine/base/option.h"
 #include "engine/base/status.h"
+#include "engine/dtype/image.h"
 #include "engine/lazy/fresh_values.h"
 #include "engine/lazy/lazy_node.h"
 #include "engine/symbolic/symbolic.h"
@@ -66,7 +67,7 @@ struct NodeKey {
   template <typename H>
   friend H AbslHashValue(H h, const NodeKey& key) {
     const LazyNode& n = *key.node;
-    h = H::combine(std::move(h), n.made_by, n.dtype, n.device);
+    h = H::combine(std::move(h), n.made_by, n.dtype, n.image.Bits64(), n.device);
     for (uint64_t id : n.src_ids) h = H::combine(std::move(h), id);
     for (const beamd::View& v : n.st->views()) {
       for (const SInt& s : v.shape) h = HashSize(std::move(h), s);
@@ -107,12 +108,20 @@ class LazyMaker {
   static LazyBuffer Base(LazyContext& context, const std::string* device, TrackerPtr st,
                          Scalar dtype, Op op, LazyArg arg, std::span<const LazyBuffer> srcs,
                          bool enable_cache) {
+    return Base(context, device, std::move(st), dtype, ImageAmong(dtype, srcs), op, std::move(arg),
+                srcs, enable_cache);
+  }
+
+  static LazyBuffer Base(LazyContext& context, const std::string* device, TrackerPtr st,
+                         Scalar dtype, DType image, Op op, LazyArg arg,
+                         std::span<const LazyBuffer> srcs, bool enable_cache) {
     if (op != Op::kConst && st->size() == SInt(0)) {
       return Zero(context, device, st->shape(), dtype);
     }
     auto node = std::make_unique<LazyNode>(context);
     node->op = node->made_by = op;
     node->dtype = dtype;
+    node->image = image;
     node->device = device;
     node->st = std::move(st);
     node->arg = std::move(arg);
@@ -153,6 +162,13 @@ class LazyMaker {
   static uint64_t NextId(const LazyContext& context) { return context.next_id_; }
 
  private:
+  // 0.10.0: images come first in least_upper_dtype.
+  static DType ImageAmong(Scalar dtype, std::span<const LazyBuffer> srcs) {
+    if (dtype != Scalar::kFloat32) return DType();
+    const auto it = std::find_if(srcs.begin(), srcs.end(),
+                                 [](const LazyBuffer& b) { return b.image().is_image(); });
+    return it == srcs.end() ? DType() : it->image();
+  }
   static LazyBuffer Known(LazyNode& node) {
     node.hash = absl::HashOf(NodeKey{&node});
     auto& cache = node.context->cache_;
@@ -289,9 +305,19 @@ constexpr int64_t kWindowAlignment = 64;
 bool OfConst(const LazyBuffer& b) { return b.base().op() == Op::kConst; }
 
 bool CanView(const LazyBuffer& b) {
-  if (OfConst(b) || !Consecutive(b.st())) return false;
+  if (OfConst(b) || b.image().is_image() || !Consecutive(b.st())) return false;
   const SInt& offset = b.st().views()[0].offset;
   return offset.is_number() && offset.number() * SizeBytes(b.dtype()) % kWindowAlignment == 0;
+}
+
+// What a row-major base of `shape` is stored as. 0.10.0: to_uop, "make things that can't be images
+// not images".
+bool FitsImage(const Shape& shape, DType image) {
+  if (!image.is_image() || !AllNumbers(shape)) return false;
+  const auto last = std::find_if(shape.rbegin(), shape.rend(),
+                                 [](const SInt& size) { return !ProvenEq(size, 1); });
+  return last != shape.rend() && last->number() % 4 == 0 &&
+         Prod(shape) == SInt(ImageElements(image));
 }
 
 }  // namespace
@@ -324,8 +350,10 @@ LazyBuffer LazyBuffer::Const(LazyContext& context, UOp expression, const Shape& 
 
 LazyBuffer LazyBuffer::FromBuffer(LazyContext& context, std::shared_ptr<TensorBuffer> buffer,
                                   const Shape& shape) {
-  LazyBuffer made = Empty(context, shape, buffer->dtype, buffer->device);
-  if (made.op() == Op::kBuffer) made.node_->buffer = std::move(buffer);
+  LazyBuffer made = Empty(context, shape, ElementOf(buffer->pointer()).scalar, buffer->device);
+  if (made.op() != Op::kBuffer) return made;
+  made.node_->image = buffer->image;
+  made.node_->buffer = std::move(buffer);
   return made;
 }
 
@@ -334,6 +362,7 @@ LazyBuffer LazyBuffer::FromBuffer(LazyContext& context, std::shared_ptr<TensorBu
 LazyContext& LazyBuffer::context() const { return *node_->context; }
 const std::string& LazyBuffer::device() const { return *node_->device; }
 Scalar LazyBuffer::dtype() const { return node_->dtype; }
+DType LazyBuffer::image() const { return (node_->base ? node_->base.node_ : node_)->image; }
 const ShapeTracker& LazyBuffer::st() const { return *node_->st; }
 SInt LazyBuffer::size() const { return st().size(); }
 LazyBuffer LazyBuffer::base() const { return node_->base ? node_->base : *this; }
@@ -352,6 +381,15 @@ const std::shared_ptr<TensorBuffer>& LazyBuffer::buffer() const {
   n.buffer = std::make_shared<TensorBuffer>();
   n.buffer->device = *n.device;
   n.buffer->dtype = n.dtype;
+  if (n.op == Op::kCopy) {
+    // Bytes are copied, whatever they are.
+    const TensorBuffer& source = *n.srcs[0].base().buffer();
+    n.buffer->dtype = source.dtype;
+    n.buffer->image = source.image;
+  } else if (FitsImage(n.st->shape(), n.image)) {
+    n.buffer->dtype = n.image.scalar;
+    n.buffer->image = n.image;
+  }
   // A symbolic size takes the memory of its largest value.
   n.buffer->size_elements = n.st->size().max();
   if (n.op == Op::kBufferView) {
@@ -425,6 +463,13 @@ LazyBuffer LazyBuffer::Cast(Scalar to) const {
   }
   return MakeBase(*this, RowLike(*this), to, Op::kCast, {}, std::span(this, 1),
                   options::kLazyCache != 0);
+}
+
+LazyBuffer LazyBuffer::CastImage(DType image) const {
+  BEAMD_CHECK(dtype() == Scalar::kFloat32, "an image's values are float32");
+  if (this->image() == image) return *this;
+  return LazyMaker::Base(context(), node_->device, RowLike(*this), dtype(), image, Op::kCast, {},
+                         std::span(this, 1), options::kLazyCache != 0);
 }
 
 LazyBuffer LazyBuffer::Bitcast(Scalar to) const {
@@ -598,8 +643,8 @@ LazyBuffer LazyBuffer::Assign(const LazyBuffer& value) const {
   if (!st().contiguous()) arg = LazyMaker::Tracker(*this);
   const LazyBuffer target = base();
   const std::array<LazyBuffer, 2> src{target, value.Reshape(shape())};
-  return MakeBase(target, LazyMaker::Tracker(target), dtype(), Op::kAssign, std::move(arg), src,
-                  /*enable_cache=*/true)
+  return LazyMaker::Base(context(), target.node_->device, LazyMaker::Tracker(target), dtype(),
+                         target.image(), Op::kAssign, std::move(arg), src, /*enable_cache=*/true)
       .WithView(st());
 }
 

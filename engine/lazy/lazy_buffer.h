@@ -68,6 +68,10 @@ class LazyBuffer {
   LazyContext& context() const;
   const std::string& device() const;
   Scalar dtype() const;
+  // The image that this is to be stored as, of float32 only; void: a plain buffer. What is computed
+  // of images is one (the first that has one says which). Whether it becomes one is seen at the
+  // buffer: only where as many elements and a last axis of a multiple of four fit.
+  DType image() const;
   const ShapeTracker& st() const;
   const Shape& shape() const { return st().shape(); }
   SInt size() const;
@@ -104,6 +108,8 @@ class LazyBuffer {
   // Of this shape, dtype and device.
   LazyBuffer ConstLike(ConstValue value) const;
   LazyBuffer Cast(Scalar to) const;
+  // The same values of float32, to be stored as `image`; void: as a plain buffer.
+  LazyBuffer CastImage(DType image) const;
   // Sizes of the dtypes are equal.
   LazyBuffer Bitcast(Scalar to) const;
   // Folds over `axes` with kAdd, kMul or kMax; they stay, with size 1. Large reductions are split

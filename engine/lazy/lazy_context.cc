@@ -43,7 +43,8 @@ size_t LazyContext::CacheHash::operator()(const LazyNode* node) const { return n
 
 bool LazyContext::CacheEqual::operator()(const LazyNode* a, const LazyNode* b) const {
   return a->hash == b->hash && a->made_by == b->made_by && a->dtype == b->dtype &&
-         a->device == b->device && a->src_ids == b->src_ids && *a->st == *b->st && a->arg == b->arg;
+         a->image == b->image && a->device == b->device && a->src_ids == b->src_ids &&
+         *a->st == *b->st && a->arg == b->arg;
 }
 
 }  // namespace beamd

@@ -25,6 +25,7 @@ struct LazyNode {
   uint64_t id;
   Op op = Op::kUnspecified;
   Scalar dtype = Scalar::kVoid;
+  DType image;  // of a base: what it is stored as where that fits; void: a plain buffer
   bool realized = false;
   bool forced_realize = false;
   bool cached = false;

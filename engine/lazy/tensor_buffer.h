@@ -28,13 +28,18 @@ struct HostMemory final : BufferMemory {
 // Confined to the thread of its LazyContext.
 struct TensorBuffer {
   std::string device;
-  Scalar dtype = Scalar::kVoid;
+  Scalar dtype = Scalar::kVoid;  // of an image: its texels', which may be narrower than its values
+  DType image;                   // void: none
   int64_t size_elements = 0;
   std::shared_ptr<BufferMemory> memory;  // null: not allocated
   // A window of another buffer (BUFFER_VIEW): it never has memory of its own.
   std::shared_ptr<TensorBuffer> parent;
   int64_t offset_bytes = 0;
 
+  // What a kernel's parameter for this is.
+  DType pointer() const {
+    return image.is_image() ? image : DType::Pointer(dtype, AddressSpace::kGlobal);
+  }
   int64_t size_bytes() const { return size_elements * SizeBytes(dtype); }
   bool allocated() const { return (parent ? parent->memory : memory) != nullptr; }
 };

@@ -11,8 +11,10 @@ namespace beamd {
 namespace {
 
 std::string BufferLabel(const TensorBuffer& buffer, bool internal) {
-  return absl::StrCat(buffer.size_elements, " ", Name(buffer.dtype), "\n", buffer.device,
-                      internal ? "\ninternal" : "");
+  return absl::StrCat(
+      buffer.size_elements, " ",
+      buffer.image.is_image() ? ToString(buffer.image) : std::string(Name(buffer.dtype)), "\n",
+      buffer.device, internal ? "\ninternal" : "");
 }
 
 std::string ItemLabel(const ScheduleItem& item, size_t index, absl::string_view name) {

@@ -121,8 +121,7 @@ class Builder {
     return it->second;
   }
   UOp Global(size_t slot) {
-    const Scalar s = result_.buffers[slot].buffer->dtype;
-    return uops_.Make(Op::kDefineGlobal, DType::Pointer(s, AddressSpace::kGlobal), {},
+    return uops_.Make(Op::kDefineGlobal, result_.buffers[slot].buffer->pointer(), {},
                       uops_.Intern(BufferArg{.id = slot}));
   }
 
@@ -270,6 +269,10 @@ class Builder {
       case Op::kContiguous:
       case Op::kAssign:
         return frame.src[0];
+      case Op::kCast:
+        // To an image: how a value is stored changes nothing of it.
+        if (frame.src[0].dtype() == DType(base.buffer.dtype())) return frame.src[0];
+        return uops_.Make(Op::kCast, base.buffer.dtype(), frame.src);
       case Op::kReduceAxis:
         return uops_.Make(Op::kReduceAxis, base.buffer.dtype(), frame.src,
                           uops_.Intern(frame.reduce));

@@ -371,6 +371,8 @@ class GraphWriter {
     if (op == Op::kCopy) return graph_.Make(op, dtype, src, graph_.Intern(base.device()));
     if (op == Op::kAssign) return Assignment(base, src);
     if (op == Op::kBufferView) return graph_.Make(Op::kContiguous, dtype, src);
+    // To an image: a graph doesn't say how its values are stored.
+    if (op == Op::kCast && src[0].dtype() == dtype) return src[0];
     const bool known = OpSet(kAlu | Op::kCast | Op::kBitcast | Op::kContiguous).Has(op);
     if (!known) {
       return absl::UnimplementedError(absl::StrCat("a graph has no ", Name(op)));

@@ -182,13 +182,23 @@ absl::StatusOr<std::vector<std::byte>> Tensor::ToBytes() const {
   const Tensor whole(lazydata().Contiguous(), false);
   BEAMD_RETURN_IF_ERROR(whole.Realize());
   const TensorBuffer& buffer = *whole.lazydata().base().buffer();
-  if (const auto* host = dynamic_cast<const HostMemory*>(buffer.memory.get())) return host->bytes;
-  if (context().realizer() == nullptr) {
+  std::vector<std::byte> bytes;
+  if (const auto* host = dynamic_cast<const HostMemory*>(buffer.memory.get())) {
+    bytes = host->bytes;
+  } else if (context().realizer() == nullptr) {
     return absl::FailedPreconditionError("read: the context has no realizer");
+  } else {
+    bytes.resize(static_cast<size_t>(buffer.size_bytes()));
+    BEAMD_RETURN_IF_ERROR(context().realizer()->Read(buffer, bytes));
   }
-  std::vector<std::byte> bytes(static_cast<size_t>(size_bytes));
-  BEAMD_RETURN_IF_ERROR(context().realizer()->Read(buffer, bytes));
-  return bytes;
+  if (buffer.dtype == dtype()) return bytes;
+  // An image's texels may be narrower than its values.
+  std::vector<std::byte> values(static_cast<size_t>(size_bytes));
+  for (int64_t i = 0; i < buffer.size_elements; ++i) {
+    StoreFloat(LoadFloat(&bytes[i * SizeBytes(buffer.dtype)], buffer.dtype), dtype(),
+               &values[i * element_size()]);
+  }
+  return values;
 }
 
 // Not T: within the class that is the transpose.

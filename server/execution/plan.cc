@@ -100,6 +100,7 @@ absl::Status Plan::AddInputs(std::span<const LazyBuffer> inputs) {
     inputs_.push_back({.st = input.st(),
                        .dtype = input.dtype(),
                        .device = input.device(),
+                       .pointer = buffer->pointer(),
                        .size_elements = buffer->size_elements});
   }
   next_.resize(inputs.size());
@@ -231,6 +232,10 @@ absl::Status Plan::CheckInput(size_t i, const LazyBuffer& input) const {
   if (input.base().op() == Op::kConst || input.base().buffer() == nullptr) {
     return InputError(i, "is no constant: make it contiguous");
   }
+  if (const DType pointer = input.base().buffer()->pointer(); pointer != want.pointer) {
+    return InputError(
+        i, absl::StrCat("lies in ", ToString(want.pointer), ", not ", ToString(pointer)));
+  }
   if (!(input.st() == want.st) || input.base().buffer()->size_elements != want.size_elements) {
     return InputError(i, "is another view of its buffer: make it contiguous");
   }
@@ -271,7 +276,7 @@ absl::Status Plan::SetUses(const Input& input, const std::shared_ptr<DeviceMemor
 
 absl::Status Plan::SetInput(size_t i) {
   Input& input = inputs_[i];
-  const int64_t size_bytes = input.size_elements * SizeBytes(input.dtype);
+  const int64_t size_bytes = input.size_elements * SizeBytes(input.pointer.scalar);
   if (next_[i] != input.source) {
     const auto own = own_.find(&next_[i]->whole());
     const bool stage = own != own_.end() && own->second;

@@ -78,7 +78,8 @@ class Plan {
     ShapeTracker st;
     Scalar dtype = Scalar::kVoid;
     std::string device;
-    int64_t size_elements = 0;  // of the whole buffer
+    DType pointer;              // of the whole buffer: an image's texels aren't of dtype
+    int64_t size_elements = 0;  // likewise
     bool written = false;
     std::vector<Use> uses;
     std::vector<size_t> outputs;           // that are this input, or views of it

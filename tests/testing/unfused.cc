@@ -57,8 +57,7 @@ class NodeKernel {
   UOp Global(uint64_t slot) {
     BufferArg arg;
     arg.id = slot;
-    return graph_.Make(Op::kDefineGlobal,
-                       DType::Pointer(buffers_[slot]->dtype, AddressSpace::kGlobal), {},
+    return graph_.Make(Op::kDefineGlobal, buffers_[slot]->pointer(), {},
                        graph_.Intern(std::move(arg)));
   }
 
@@ -102,7 +101,7 @@ class NodeKernel {
     }
     BEAMD_ASSIGN_OR_RETURN(Evaluator evaluator, Evaluator::Create(sink, std::move(inputs)));
     BEAMD_ASSIGN_OR_RETURN(const std::vector<EvalValue> values, evaluator.EvaluateAll(0));
-    const Scalar s = base_.dtype();
+    const Scalar s = buffers_[0]->dtype;
     std::byte* at = Bytes(*buffers_[0]);
     for (const EvalValue& value : values) {
       if (IsFloat(s)) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/base/option.h"
+#include "engine/dtype/image.h"
 #include "engine/lazy/fresh_values.h"
 #include "gtest/gtest.h"
 
@@ -193,6 +194,65 @@ TEST_F(LazyBufferTest, CopiesOfCopiesAreOne) {
   EXPECT_TRUE(a.CopyTo("cpu:0") == a);
   EXPECT_FALSE(a.Clone() == a);
   EXPECT_TRUE(Const(1, {4}).CopyTo("cpu:1").is_const());
+}
+
+TEST_F(LazyBufferTest, WhatIsStoredAsAnImageIsANodeOfItsOwn) {
+  const DType wide = *ImageOf(Scalar::kFloat16, 1, 4), high = *ImageOf(Scalar::kFloat16, 4, 1);
+  const LazyBuffer a = Empty({4, 4});
+  EXPECT_TRUE(a.CastImage(wide) == a.CastImage(wide));
+  EXPECT_FALSE(a.CastImage(wide) == a.CastImage(high));
+  EXPECT_TRUE(a.CastImage(DType()) == a);
+  EXPECT_TRUE(a.CastImage(wide).CastImage(wide) == a.CastImage(wide));
+  EXPECT_EQ(a.CastImage(wide).dtype(), Scalar::kFloat32);
+  // The first operand that has an image says which.
+  EXPECT_EQ((a + a.CastImage(wide)).image(), wide);
+  EXPECT_EQ((a.CastImage(high) * a.CastImage(wide)).image(), high);
+  EXPECT_EQ(Sum(a.CastImage(wide), 0).image(), wide);
+  EXPECT_EQ(a.CastImage(wide).Reshape({16}).image(), wide);
+  EXPECT_EQ(a.CastImage(wide).CastImage(DType()).image(), DType());
+  EXPECT_EQ(a.CastImage(wide).Cast(Scalar::kFloat16).image(), DType());
+  EXPECT_EQ(a.CastImage(wide).Bitcast(Scalar::kInt32).image(), DType());
+  EXPECT_EQ(a.CastImage(wide).Alu(Op::kCmpLt, a).image(), DType());
+}
+
+TEST_F(LazyBufferTest, ABufferIsAnImageOnlyIfItFits) {
+  const DType image = *ImageOf(Scalar::kFloat16, 3, 4);
+  const auto stored = [&](const Shape& shape) {
+    return Empty(shape).CastImage(image).buffer()->pointer();
+  };
+  const DType plain = DType::Pointer(Scalar::kFloat32, AddressSpace::kGlobal);
+  EXPECT_EQ(stored({3, 4, 4}), image);
+  EXPECT_EQ(stored({48}), image);
+  EXPECT_EQ(stored({2, 3, 8, 1}), image);
+  EXPECT_EQ(stored({47}), plain);
+  EXPECT_EQ(stored({3, 4, 3}), plain);
+  EXPECT_EQ(stored({8, 6}), plain);  // fours that aren't side by side
+  EXPECT_EQ(stored({SInt(context_.Variable("n", 1, 3)), 16}), plain);
+  EXPECT_EQ(Empty({48}).CastImage(image).buffer()->size_bytes(), 96);
+  // Bytes are copied as they lie; a buffer is what it is in every shape.
+  EXPECT_EQ(Empty({48}).CastImage(image).CopyTo("cpu:1").base().buffer()->pointer(), image);
+  const LazyBuffer again =
+      LazyBuffer::FromBuffer(context_, Empty({48}).CastImage(image).buffer(), {8, 6});
+  EXPECT_EQ(again.dtype(), Scalar::kFloat32);
+  EXPECT_EQ(again.buffer()->pointer(), image);
+  EXPECT_EQ(again.CopyTo("cpu:1").buffer()->pointer(), image);
+  EXPECT_EQ((again + again).buffer()->pointer(), plain);
+}
+
+TEST_F(LazyBufferTest, PartsOfImagesAreNoWindows) {
+  const LazyBuffer image = Empty({4, 64}).CastImage(*ImageOf(Scalar::kFloat32, 4, 16));
+  const std::array<std::pair<SInt, SInt>, 2> rows{std::pair<SInt, SInt>(1, 3),
+                                                  std::pair<SInt, SInt>(0, 64)};
+  EXPECT_EQ(Empty({4, 64}).Shrink(rows).Contiguous().op(), Op::kBufferView);
+  EXPECT_EQ(image.Shrink(rows).Contiguous().op(), Op::kContiguous);
+}
+
+TEST_F(LazyBufferTest, AnAssignLiesWhereItsTargetDoes) {
+  const LazyBuffer plain = Empty({48});
+  const LazyBuffer image = plain.CastImage(*ImageOf(Scalar::kFloat32, 3, 4));
+  const LazyBuffer assigned = plain.Assign(image + image);
+  EXPECT_EQ(assigned.image(), DType());
+  EXPECT_FALSE(assigned.base().buffer()->image.is_image());
 }
 
 TEST_F(LazyBufferTest, VariablesAreBoundInsideTheirBounds) {

@@ -11,6 +11,7 @@
 #include "devices/cpu/device.h"
 #include "engine/base/option.h"
 #include "engine/base/profile.h"
+#include "engine/dtype/image.h"
 #include "engine/lazy/lazy_buffer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -280,6 +281,11 @@ TEST(Plan, SaysWhichInputDoesNotFitAndHow) {
   EXPECT_THAT(refused(lazy.From<float>({1, 2, 3, 4}, {4})),
               HasSubstr("input 1 of the plan has the shape (2, 2), not (4)"));
   EXPECT_THAT(refused(lazy.From<int32_t>({1, 2, 3, 4}, {2, 2})), HasSubstr("float32, not int32"));
+  const LazyBuffer image = lazy.From<float>({1, 2, 3, 4}, {4})
+                               .CastImage(*ImageOf(Scalar::kFloat16, 1, 1))
+                               .Contiguous()
+                               .Reshape({2, 2});
+  EXPECT_THAT(refused(image), HasSubstr("lies in global float32*, not image(1,1,4) float16"));
   EXPECT_THAT(refused(LazyBuffer::Const(lazy.context, 1.0f, {2, 2}, Scalar::kFloat32, "cpu:0")),
               HasSubstr("constant"));
   const std::array<int, 2> order{1, 0};
