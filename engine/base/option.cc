@@ -40,6 +40,8 @@ namespace options {
 const Option kDebug("DEBUG", 0);
 const Option kBeam("BEAM", 0);
 const Option kNoOpt("NOOPT", 0);
+const Option kImage("IMAGE", 0);
+const Option kFloat16("FLOAT16", 0);
 const Option kWino("WINO", 0);
 const Option kJit("JIT", 1);
 const Option kLazyCache("LAZYCACHE", 1);

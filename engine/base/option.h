@@ -47,13 +47,16 @@ class ScopedOption {
 
 namespace options {
 // Names and defaults as in 0.10.0.
-extern const Option kDebug;          // DEBUG 0: what realising prints
-extern const Option kBeam;           // BEAM 0: width of the search that a realised kernel gets
-extern const Option kNoOpt;          // NOOPT 0: kernels are compiled without opts
-extern const Option kWino;           // WINO 0: Winograd for 3x3 convolutions
-extern const Option kJit;            // JIT 1: captured plans replay; 0 runs them anew each time
-extern const Option kLazyCache;      // LAZYCACHE 1: equal lazy nodes are one
-extern const Option kSplitReduceOp;  // SPLIT_REDUCEOP 1
+extern const Option kDebug;      // DEBUG 0: what realising prints
+extern const Option kBeam;       // BEAM 0: width of the search that a realised kernel gets
+extern const Option kNoOpt;      // NOOPT 0: kernels are compiled without opts
+extern const Option kImage;      // IMAGE 0: 1: products and 2-d convolutions over groups of four
+                                 // channels; 2: these stored as images too
+extern const Option kFloat16;    // FLOAT16 0: the images of IMAGE 2 hold half floats
+extern const Option kWino;       // WINO 0: Winograd for 3x3 convolutions
+extern const Option kJit;        // JIT 1: captured plans replay; 0 runs them anew each time
+extern const Option kLazyCache;  // LAZYCACHE 1: equal lazy nodes are one
+extern const Option kSplitReduceOp;           // SPLIT_REDUCEOP 1
 extern const Option kReduceOpSplitThreshold;  // REDUCEOP_SPLIT_THRESHOLD 32768
 extern const Option kReduceOpSplitSize;       // REDUCEOP_SPLIT_SIZE 22
 extern const Option kCastBeforeView;          // CAST_BEFORE_VIEW 1

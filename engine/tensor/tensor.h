@@ -369,6 +369,9 @@ class Tensor {
   Tensor Cast(Scalar dtype) const;
   // Of another size: the last axis grows or shrinks with it.
   Tensor Bitcast(Scalar dtype) const;
+  // float32, to be stored as an image of so many texels of float16 or float32 wherever it lies in
+  // memory in a shape that fits one; so is what is computed of it (tensor_image.cc).
+  Tensor CastImage(Scalar texel, int64_t height, int64_t width) const;
   Tensor Float() const { return Cast(Scalar::kFloat32); }
   Tensor Half() const { return Cast(Scalar::kFloat16); }
   Tensor Int() const { return Cast(Scalar::kInt32); }
@@ -394,6 +397,14 @@ class Tensor {
   Tensor Conv2d(const Tensor& weight, const Tensor& bias = Tensor(), int groups = 1,
                 const PerAxis& stride = 1, const PerAxis& dilation = 1, const PerAxis& padding = 0,
                 std::optional<Scalar> acc_dtype = std::nullopt) const;
+  // What Dot and Conv2d (of two axes) come to with the option IMAGE: over groups of four channels,
+  // the operands rearranged so in memory, with IMAGE 2 as images. Floats of at most 32 bits and
+  // fixed sizes; Dot and Conv2d take their own way with others. (tensor_image.cc)
+  Tensor ImageDot(const Tensor& w, std::optional<Scalar> acc_dtype = std::nullopt) const;
+  Tensor ImageConv2d(const Tensor& weight, const Tensor& bias = Tensor(), int groups = 1,
+                     const PerAxis& stride = 1, const PerAxis& dilation = 1,
+                     const PerAxis& padding = 0,
+                     std::optional<Scalar> acc_dtype = std::nullopt) const;
   Tensor ConvTranspose2d(const Tensor& weight, const Tensor& bias = Tensor(), int groups = 1,
                          const PerAxis& stride = 1, const PerAxis& dilation = 1,
                          const PerAxis& padding = 0, const PerAxis& output_padding = 0) const;

@@ -13,6 +13,7 @@
 #include "engine/base/option.h"
 #include "engine/base/status.h"
 #include "engine/dtype/promotion.h"
+#include "engine/tensor/convolution.h"
 #include "engine/tensor/tensor.h"
 #include "engine/tensor/tensor_impl.h"
 #include "engine/tensor/winograd.h"
@@ -64,11 +65,6 @@ absl::StatusOr<std::vector<int>> FlatPadding(const PerAxis& padding, int axes) {
   return flat;
 }
 
-Tensor PadFlatBy(const Tensor& x, const std::vector<int>& flat, ConstValue value = 0.0) {
-  if (std::all_of(flat.begin(), flat.end(), [](int v) { return v == 0; })) return x;
-  return x.PadFlat(std::vector<SInt>(flat.begin(), flat.end()), PadMode::kConstant, value);
-}
-
 // (-axes, ..., -1).
 std::vector<int> LastAxes(int axes) {
   std::vector<int> result(axes);
@@ -78,13 +74,6 @@ std::vector<int> LastAxes(int axes) {
 
 bool AllOnes(const std::vector<int>& values) {
   return std::all_of(values.begin(), values.end(), [](int v) { return v == 1; });
-}
-
-// (1, -1, 1...): a value a channel beside `spatial` axes.
-Tensor PerChannel(const Tensor& values, int spatial) {
-  Shape shape = {1, -1};
-  shape.insert(shape.end(), spatial, 1);
-  return values.Reshape(shape);
 }
 
 // What a pooling does at each place, all counts checked.
@@ -148,56 +137,81 @@ absl::StatusOr<Windows> PoolingWindows(const Tensor& x, const PerAxis& kernel,
 
 }  // namespace
 
-Tensor Tensor::Conv2d(const Tensor& weight, const Tensor& bias, int groups, const PerAxis& stride,
-                      const PerAxis& dilation, const PerAxis& padding,
-                      std::optional<Scalar> acc_dtype) const {
-  constexpr char kName[] = "conv2d";
-  if (Tensor failed = FirstFailed({*this, weight}); failed.defined()) return failed;
+absl::StatusOr<Convolution> CheckConvolution(const Tensor& x, const Tensor& weight,
+                                             const Tensor& bias, int groups, const PerAxis& stride,
+                                             const PerAxis& dilation, const PerAxis& padding) {
   const int axes = weight.ndim() - 2;
   const auto mismatch = [&] {
-    return InvalidTensor(kName, absl::StrCat("input ", ToString(shape()), " doesn't fit weight ",
-                                             ToString(weight.shape()), " in ", groups, " groups"));
+    return absl::InvalidArgumentError(absl::StrCat("input ", ToString(x.shape()),
+                                                   " doesn't fit weight ", ToString(weight.shape()),
+                                                   " in ", groups, " groups"));
   };
-  if (axes < 1 || ndim() != weight.ndim() || groups < 1) return mismatch();
-  const SInt& batch = shape()[0];
+  if (axes < 1 || x.ndim() != weight.ndim() || groups < 1) return mismatch();
   const SInt& cout = weight.shape()[0];
   const SInt& cin = weight.shape()[1];
-  if (!cout.is_number() || cout.number() % groups != 0 || shape()[1] != cin * groups) {
+  if (!cout.is_number() || cout.number() % groups != 0 || x.shape()[1] != cin * groups) {
     return mismatch();
   }
   if (bias.defined() && bias.ok() && bias.shape() != Shape{cout}) {
-    return InvalidTensor(kName, absl::StrCat("bias ", ToString(bias.shape()), " for ",
-                                             ToString(cout), " output channels"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("bias ", ToString(bias.shape()), " for ", ToString(cout), " output channels"));
   }
-  std::vector<int> kernel;
+  Convolution convolution;
+  convolution.groups = groups;
   for (int i = 0; i < axes; ++i) {
     const SInt& size = weight.shape()[2 + i];
     if (!size.is_number() || size.number() < 1 || size.number() > std::numeric_limits<int>::max()) {
       return mismatch();
     }
-    kernel.push_back(static_cast<int>(size.number()));
+    convolution.kernel.push_back(static_cast<int>(size.number()));
   }
-  const absl::StatusOr<std::vector<int>> steps = ForAxes("stride", stride, axes, 1);
-  if (!steps.ok()) return InvalidTensor(kName, steps.status().message());
-  const absl::StatusOr<std::vector<int>> gaps = ForAxes("dilation", dilation, axes, 1);
-  if (!gaps.ok()) return InvalidTensor(kName, gaps.status().message());
-  const absl::StatusOr<std::vector<int>> pads = FlatPadding(padding, axes);
-  if (!pads.ok()) return InvalidTensor(kName, pads.status().message());
+  BEAMD_ASSIGN_OR_RETURN(convolution.stride, ForAxes("stride", stride, axes, 1));
+  BEAMD_ASSIGN_OR_RETURN(convolution.dilation, ForAxes("dilation", dilation, axes, 1));
+  BEAMD_ASSIGN_OR_RETURN(convolution.padding, FlatPadding(padding, axes));
+  return convolution;
+}
 
-  const auto with_bias = [&](const Tensor& y) {
-    return bias.defined() ? y.Add(PerChannel(bias, axes)) : y;
-  };
+Tensor PadFlatBy(const Tensor& x, const std::vector<int>& flat, ConstValue value) {
+  if (std::all_of(flat.begin(), flat.end(), [](int v) { return v == 0; })) return x;
+  return x.PadFlat(std::vector<SInt>(flat.begin(), flat.end()), PadMode::kConstant, value);
+}
+
+Tensor WithBias(const Tensor& y, const Tensor& bias) {
+  if (!bias.defined() || !y.ok()) return y;
+  Shape shape = {1, -1};
+  shape.insert(shape.end(), y.ndim() - 2, 1);
+  return y.Add(bias.Reshape(shape));
+}
+
+Tensor Tensor::Conv2d(const Tensor& weight, const Tensor& bias, int groups, const PerAxis& stride,
+                      const PerAxis& dilation, const PerAxis& padding,
+                      std::optional<Scalar> acc_dtype) const {
+  constexpr char kName[] = "conv2d";
+  if (Tensor failed = FirstFailed({*this, weight}); failed.defined()) return failed;
+  const absl::StatusOr<Convolution> checked =
+      CheckConvolution(*this, weight, bias, groups, stride, dilation, padding);
+  if (!checked.ok()) return InvalidTensor(kName, checked.status().message());
+  const int axes = checked->axes();
+  if (options::kImage != 0 && axes == 2 && TakesImages(*this, weight)) {
+    return WithBias(ImageConvolution(*this, weight, *checked, acc_dtype), bias);
+  }
+  const std::vector<int>& kernel = checked->kernel;
+  const SInt& batch = shape()[0];
+  const SInt& cout = weight.shape()[0];
+  const SInt& cin = weight.shape()[1];
+
   // (batch, groups * cin, outputs..., kernel...)
-  Tensor windows = PadFlatBy(*this, *pads).Pool(kernel, PerAxis(*steps), PerAxis(*gaps));
+  Tensor windows = PadFlatBy(*this, checked->padding)
+                       .Pool(kernel, PerAxis(checked->stride), PerAxis(checked->dilation));
   if (!windows.ok()) return windows;
   const Shape outputs(windows.shape().begin() + 2, windows.shape().end() - axes);
 
   const bool is_winograd =
-      options::kWino != 0 && AllOnes(*steps) && AllOnes(*gaps) &&
+      options::kWino != 0 && AllOnes(checked->stride) && AllOnes(checked->dilation) &&
       std::all_of(kernel.begin(), kernel.end(), [](int k) { return k == 3; }) && IsFloat(dtype()) &&
       IsFloat(weight.dtype()) && AllNumbers(outputs);
   if (is_winograd) {
-    return with_bias(WinogradConv2d(*this, weight, groups, *pads, acc_dtype))
+    return WithBias(WinogradConv2d(*this, weight, groups, checked->padding, acc_dtype), bias)
         .Contiguous()
         .ContiguousBackward();
   }
@@ -218,10 +232,11 @@ Tensor Tensor::Conv2d(const Tensor& weight, const Tensor& bias, int groups, cons
   weight_shape.insert(weight_shape.end(), weight.shape().begin() + 1, weight.shape().end());
   Shape result_shape = {batch, cout};
   result_shape.insert(result_shape.end(), outputs.begin(), outputs.end());
-  return with_bias(
+  return WithBias(
       (windows.Reshape(split).Expand(expanded).Permute(order) * weight.Reshape(weight_shape))
           .Sum(LastAxes(1 + axes), /*keepdim=*/true, acc_dtype)
-          .Reshape(result_shape));
+          .Reshape(result_shape),
+      bias);
 }
 
 Tensor Tensor::ConvTranspose2d(const Tensor& weight, const Tensor& bias, int groups,

@@ -17,8 +17,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "engine/base/option.h"
 #include "engine/base/status.h"
 #include "engine/dtype/promotion.h"
+#include "engine/tensor/convolution.h"
 #include "engine/tensor/tensor.h"
 #include "engine/tensor/tensor_impl.h"
 
@@ -123,6 +125,7 @@ Tensor Tensor::Dot(const Tensor& w, std::optional<Scalar> acc_dtype) const {
     return InvalidTensor(
         "dot", absl::StrCat("can't multiply ", ToString(shape()), " by ", ToString(w.shape())));
   }
+  if (options::kImage != 0 && TakesImages(*this, w)) return ImageDot(w, acc_dtype);
   const int ones = std::min({dx - 1, dw - 1, 1});
   Shape x_shape(shape().begin(), shape().end() - 1);
   x_shape.insert(x_shape.end(), ones, 1);

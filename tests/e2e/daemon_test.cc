@@ -112,6 +112,30 @@ TEST_F(DaemonTest, TunesOnceAndAnswersFromTheStoreEvenAfterARestart) {
   }
 }
 
+TEST_F(DaemonTest, TunesAKernelOfImages) {
+  StartDaemon();
+  v1::Graph graph = MatmulKernel(64);
+  for (v1::Node& node : *graph.mutable_nodes()) {
+    if (node.op() != v1::OP_DEFINE_GLOBAL) continue;
+    node.mutable_dtype()->set_scalar(v1::SCALAR_FLOAT16);
+    for (const uint32_t side : {64, 16, 4}) node.mutable_dtype()->add_image_shape(side);
+  }
+  const absl::StatusOr<v1::TuneResult> tuned = Tune(Request(graph));
+  ASSERT_TRUE(tuned.ok()) << tuned.status();
+  EXPECT_TRUE(tuned->record().verification().verified());
+  EXPECT_LE(tuned->record().best_s(), tuned->record().unoptimised_s());
+  const absl::StatusOr<v1::TuneResult> again = Tune(Request(graph));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->match(), v1::MATCH_STRICT);
+  // The same matrices as plain buffers are another kernel.
+  v1::LookupRequest lookup;
+  *lookup.add_queries()->mutable_graph() = MatmulKernel(64);
+  lookup.mutable_queries(0)->mutable_search()->set_width(1);
+  const absl::StatusOr<v1::LookupResponse> found = client_->Lookup(lookup);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->answers(0).miss().reason(), v1::MISS_REASON_NO_RECORD);
+}
+
 TEST_F(DaemonTest, WhatItToldAsPersistedSurvivesKill9) {
   StartDaemon();
   const absl::StatusOr<v1::TuneResult> told = Tune(Request(AddKernel(4096)));

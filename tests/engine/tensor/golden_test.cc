@@ -424,8 +424,7 @@ const std::vector<Case>& Cases() {
 
 class GoldenTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(GoldenTest, ValuesAndGradientsAreNumPys) {
-  const Case& golden_case = GetParam();
+void CheckCase(const Case& golden_case) {
   testing::LazyRuntime lazy;
   const Golden golden = LoadGolden(lazy.context, "operations.safetensors");
   const auto find = [&](const std::string& part) {
@@ -452,6 +451,14 @@ TEST_P(GoldenTest, ValuesAndGradientsAreNumPys) {
     ExpectNear(absl::StrCat("gradient of input ", i), inputs[i].grad(), want,
                golden_case.tolerance);
   }
+}
+
+TEST_P(GoldenTest, ValuesAndGradientsAreNumPys) { CheckCase(GetParam()); }
+
+// What products and convolutions come to, wherever they are in an operation.
+TEST_P(GoldenTest, ImagesKeepThem) {
+  const ScopedOption image(options::kImage, 2);
+  CheckCase(GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Operations, GoldenTest, ::testing::ValuesIn(Cases()),
