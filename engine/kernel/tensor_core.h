@@ -1,5 +1,5 @@
-// Tensor cores as data: instructions by which the threads of a warp multiply two small matrices,
-// D (M x N) = A (M x K) * B (K x N) + C.
+// Tensor cores as data: instructions by which the threads (lanes) of a warp multiply two small
+// matrices, D (M x N) = A (M x K) * B (K x N) + C.
 // Spec: tinygrad 0.10.0 renderer/cstyle.py, tensor_cores.
 #pragma once
 
@@ -24,12 +24,27 @@ struct TensorCore {
     TileDim dim;
     int32_t amount;
   };
+  // What a bit of a lane's number, or of an element's in a lane's vector, says: bit `bit` of the
+  // coordinate along `dim`, or nothing (lanes that differ in it hold the same).
+  struct Bit {
+    static constexpr int8_t kRepeats = -1;
+    TileDim dim;
+    int8_t bit;
+    constexpr bool repeats() const { return bit == kRepeats; }
+  };
+  // Which coordinates of a matrix each lane holds, bits from the lowest on.
+  struct Layout {
+    std::span<const Bit> lane, element;
+    constexpr int elements() const { return 1 << element.size(); }
+  };
 
   std::array<int32_t, kTileDims> dims;
   Scalar in;   // of A and B
   Scalar out;  // of C and D
   // From the axes of a kernel to a tile: along each side the amounts multiply to its size.
   std::span<const Split> splits;
+  // Of A, of B, of C and D: what the instruction takes and gives, a vector a lane.
+  Layout a, b, c;
 
   // How many axes the threads of a warp make.
   int ThreadAxes() const;

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -84,7 +86,7 @@ TEST(TensorCore, SplitsMakeTheTileAndTheWarp) {
   }
 }
 
-TEST(TensorCore, ThereAreSomeFromAmpereAndForRdna3) {
+TEST(TensorCore, ThereAreSomeFromTuringOnAndOfFourFamiliesOfAmds) {
   auto has_some = [](TargetKind kind, absl::string_view arch) {
     TargetCaps caps = testing::Target(kind);
     caps.arch = std::string(arch);
@@ -93,10 +95,15 @@ TEST(TensorCore, ThereAreSomeFromAmpereAndForRdna3) {
   EXPECT_TRUE(has_some(kCuda, "sm_80"));
   EXPECT_TRUE(has_some(kCuda, "sm_90a"));
   EXPECT_TRUE(has_some(kCuda, "sm_120"));
-  EXPECT_FALSE(has_some(kCuda, "sm_75"));
+  EXPECT_TRUE(has_some(kCuda, "sm_75"));
+  EXPECT_FALSE(has_some(kCuda, "sm_70"));
   EXPECT_FALSE(has_some(kCuda, "unknown"));
   EXPECT_TRUE(has_some(kHip, "gfx1100"));
-  EXPECT_FALSE(has_some(kHip, "gfx90a"));
+  EXPECT_TRUE(has_some(kHip, "gfx1201"));
+  EXPECT_TRUE(has_some(kHip, "gfx90a"));
+  EXPECT_TRUE(has_some(kHip, "gfx942"));
+  EXPECT_FALSE(has_some(kHip, "gfx908"));
+  EXPECT_FALSE(has_some(kHip, "gfx1250"));
   EXPECT_FALSE(has_some(kCpu, "znver4"));
 }
 
@@ -195,6 +202,78 @@ TEST(TensorCore, ComesFirst) {
   EXPECT_THAT(After({}, {kTc, kTc}), HasSubstr("TC comes first"));
   EXPECT_THAT(After({}, {{OptOp::kTc, 0, std::nullopt}}), HasSubstr("an axis and an amount"));
   EXPECT_THAT(After({}, {{OptOp::kTc, -1, 0}}), HasSubstr("negative"));
+}
+
+// Every table there is.
+std::vector<TargetCaps> Machines() {
+  std::vector<TargetCaps> machines;
+  for (const auto& [kind, arch] : {std::pair(kCuda, "sm_75"),
+                                   {kCuda, "sm_80"},
+                                   {kCuda, "sm_90a"},
+                                   {kHip, "gfx1100"},
+                                   {kHip, "gfx1201"},
+                                   {kHip, "gfx90a"},
+                                   {kHip, "gfx942"}}) {
+    TargetCaps& caps = machines.emplace_back(CorpusTarget(kind));
+    caps.arch = arch;
+    caps.allow_tf32 = true;
+  }
+  return machines;
+}
+
+TEST(TensorCore, ALayoutHoldsEveryElementOfItsMatrixOnceARepeatingLaneApart) {
+  for (const TargetCaps& caps : Machines()) {
+    ASSERT_FALSE(TensorCoresOf(caps).empty()) << caps.arch;
+    for (const TensorCore& core : TensorCoresOf(caps)) {
+      const std::pair<const TensorCore::Layout*, std::array<TileDim, 2>> operands[] = {
+          {&core.a, {kTileM, kTileK}}, {&core.b, {kTileK, kTileN}}, {&core.c, {kTileM, kTileN}}};
+      for (const auto& [layout, dims] : operands) {
+        std::array<std::vector<int>, kTileDims> bits;
+        for (const auto part : {layout->lane, layout->element}) {
+          for (const TensorCore::Bit bit : part) {
+            if (!bit.repeats()) bits[bit.dim].push_back(bit.bit);
+          }
+        }
+        for (const TileDim dim : {kTileN, kTileM, kTileK}) {
+          std::sort(bits[dim].begin(), bits[dim].end());
+          std::vector<int> all;
+          if (dim == dims[0] || dim == dims[1]) {
+            for (int bit = 0; 1 << bit < core.dims[dim]; ++bit) all.push_back(bit);
+          }
+          EXPECT_EQ(bits[dim], all) << caps.arch << " dim " << int{dim};
+        }
+      }
+    }
+  }
+}
+
+TEST(TensorCore, ItsSplitsGiveALaneTheElementsThatItsLayoutSays) {
+  for (const TargetCaps& caps : Machines()) {
+    for (const TensorCore& core : TensorCoresOf(caps)) {
+      std::array<int64_t, kTileDims> sides = {1, 1, 1};
+      std::vector<TileDim> lanes, elements, lane_dims, element_dims;
+      for (const TensorCore::Split& split : core.splits) {
+        sides[split.dim] *= split.amount;
+        if (split.op == OptOp::kUnroll) continue;
+        for (int n = split.amount; n > 1; n /= 2) {
+          (split.op == OptOp::kLocal ? lanes : elements).push_back(split.dim);
+        }
+      }
+      for (const TensorCore::Bit bit : core.c.lane) lane_dims.push_back(bit.dim);
+      for (const TensorCore::Bit bit : core.c.element) element_dims.push_back(bit.dim);
+      EXPECT_EQ(lanes, lane_dims) << caps.arch;
+      EXPECT_EQ(elements, element_dims) << caps.arch;
+      for (const TileDim dim : {kTileN, kTileM, kTileK}) EXPECT_EQ(sides[dim], core.dims[dim]);
+    }
+  }
+}
+
+TEST(TensorCore, RoundedFactorsAreForThoseWhoAllowThem) {
+  TargetCaps caps = CorpusTarget(kCuda);
+  const size_t exact = TensorCoresOf(caps).size();
+  caps.allow_tf32 = true;
+  EXPECT_EQ(TensorCoresOf(caps).size(), exact + 1);
+  EXPECT_EQ(TensorCoresOf(caps).back().in, Scalar::kFloat32);
 }
 
 TEST(TensorCore, ForbidsGroupsAndUpcastsOfItsThreads) {
