@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/kernel/tensor_core.h"
 #include "engine/lower/lanes.h"
 #include "engine/symbolic/symbolic.h"
 
@@ -228,6 +229,8 @@ class Expander {
         return;
       case Op::kReduce:
         return EachCopy(u, [&](const Digits& d) { return Reduce(u, d); });
+      case Op::kWmma:
+        return EachCopy(u, [&](const Digits& d) { return Product(u, d); });
       case Op::kStore:
         return caps_.has_local ? StoreNeighbours(u) : Store(u);
       default:
@@ -801,6 +804,76 @@ class Expander {
     return lanes_reduced ? AcrossLanes(op, result) : result;
   }
 
+  // ---- products of a tensor core ----
+
+  // The value at every element of `range`, as one vector.
+  UOp VectorAlong(UOp u, UOp range, Digits digits) {
+    std::vector<UOp> elements;
+    const int bit = std::countr_zero(a_.DepsOf(range));
+    for (int64_t i = 0; i < a_.extents[bit]; ++i) {
+      digits[bit] = static_cast<int32_t>(i);
+      elements.push_back(At(u, digits));
+    }
+    return Joined(elements);
+  }
+  // A vector that is taken apart in order is itself.
+  UOp Joined(std::span<const UOp> elements) {
+    const UOp whole = elements[0].is(Op::kGep) ? elements[0].src(0) : UOp();
+    bool same = whole && whole.lanes() == static_cast<int>(elements.size());
+    for (size_t i = 0; i < elements.size() && same; ++i) {
+      same = elements[i] == TakeLane(whole, static_cast<int>(i));
+    }
+    return same ? whole : Join(elements);
+  }
+
+  // An element of the output's vector, of the same node for all of them. Sources: LowerIndexing.
+  UOp Product(UOp u, Digits digits) {
+    const TensorCore& core = TensorCoresOf(caps_)[u.arg().as_int()];
+    int element = 0, lowest = 0;
+    std::vector<UOp> loops;
+    std::vector<int> unrolled;
+    int outputs = 0;
+    for (const TensorCore::Split& split : core.splits) {
+      if (split.op != OptOp::kUpcast) continue;
+      const UOp range = u.src(4 + outputs++);
+      if (range.is(Op::kRange)) {
+        element |= digits[std::countr_zero(a_.DepsOf(range))] << lowest;
+      }
+      lowest += std::countr_zero(static_cast<uint32_t>(split.amount));
+    }
+    RangeMask copies = 0;
+    for (int i = 4 + outputs; i < u.src_count(); ++i) {
+      if (a_.DepsOf(u.src(i)) == 0) loops.push_back(u.src(i));
+      copies |= a_.DepsOf(u.src(i));
+    }
+    const DType dtype = u.dtype().WithLanes(core.c.elements());
+    UOp sum = g_.Const(dtype, 0), acc;
+    if (!loops.empty()) {
+      std::vector<UOp> src = {sum};
+      src.insert(src.end(), loops.begin(), loops.end());
+      // The accumulator of this vector, whichever of its elements is asked for.
+      const int64_t outer = CopyAt(a_.DepsOf(u) & ~OutputsOf(u, outputs), digits);
+      const auto [number, is_new] =
+          product_accumulators_.emplace(std::make_pair(u, outer), accumulators_);
+      if (is_new) ++accumulators_;
+      sum = acc = g_.Make(Op::kAcc, dtype, src, Arg::Int(number->second));
+    }
+    for (int64_t i = 0; i < CountOf(copies); ++i) {
+      SetDigits(copies, i, digits);
+      sum = g_.Make(
+          Op::kWmma, dtype,
+          {VectorAlong(u.src(0), u.src(2), digits), VectorAlong(u.src(1), u.src(3), digits), sum},
+          u.arg());
+    }
+    if (acc) sum = g_.Make(Op::kAssign, dtype, {acc, sum});
+    return TakeLane(sum, element);
+  }
+  RangeMask OutputsOf(UOp u, int outputs) const {
+    RangeMask mask = 0;
+    for (int i = 4; i < 4 + outputs; ++i) mask |= a_.DepsOf(u.src(i));
+    return mask;
+  }
+
   UOpGraph& g_;
   const UOp sink_;
   const TargetCaps& caps_;
@@ -813,6 +886,7 @@ class Expander {
   absl::flat_hash_map<UOp, UOp> as_lanes_;
   absl::flat_hash_map<UOp, std::vector<UOp>> order_of_;
   int64_t accumulators_ = 0;
+  absl::flat_hash_map<std::pair<UOp, int64_t>, int64_t> product_accumulators_;
 };
 
 }  // namespace

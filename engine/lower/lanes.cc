@@ -222,6 +222,18 @@ absl::StatusOr<UnrollAnalysis> AnalyseUnroll(UOp sink) {
       a.ranges.push_back(u);
       a.extents.push_back(u.src(0).int_value());
     }
+    // Of the ranges of a WMMA the output's stay.
+    if (u.is(Op::kWmma)) {
+      RangeMask closed = 0, output = 0;
+      for (int i = 2; i < u.src_count(); ++i) {
+        const RangeMask bit = a.deps[u.src(i).id()];
+        if (!u.src(i).is(Op::kRange)) continue;
+        const bool is_output = u.src(i).data<RangeArg>().kind == RangeArg::Kind::kUpcast;
+        (is_output ? output : closed) |= bit;
+        if (!IsUnrolled(u.src(i))) loops &= ~(RangeMask{1} << LoopBit(a, u.src(i)));
+      }
+      mask = (mask & ~closed) | output;
+    }
     // A barrier is one, whatever comes before it.
     if (u.is(Op::kBarrier)) mask = 0;
     if (u.is(Op::kReduce)) {

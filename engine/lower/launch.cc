@@ -4,6 +4,8 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -86,11 +88,26 @@ std::optional<Limits> Cover(int64_t count, const Limits& limits) {
   return sizes;
 }
 
+// Work-items of a group that an axis of `extent` is split into: the most up to kMostItems that
+// divide it, whole waves rather than more.
+int64_t GroupSize(int64_t extent, int wave_size) {
+  constexpr int64_t kMostItems = 256;
+  int64_t any = 1, waves = 0;
+  for (int64_t n = 1; n <= std::min(kMostItems, extent); ++n) {
+    if (extent % n != 0) continue;
+    any = n;
+    if (n % wave_size == 0) waves = n;
+  }
+  return waves != 0 ? waves : any;
+}
+
 class Planner {
  public:
-  Planner(UOpGraph& g, absl::string_view prefix, const std::optional<Limits>& limits)
+  // `wave_size`: x is split into groups; 0: it isn't.
+  Planner(UOpGraph& g, absl::string_view prefix, const std::optional<Limits>& limits, int wave_size)
       : g_(g),
         prefix_(prefix),
+        wave_size_(wave_size),
         limits_(limits.value_or(Limits{kUnlimited, kUnlimited, kUnlimited})) {}
 
   absl::StatusOr<GridPlan> Run(std::span<const SInt> all) {
@@ -115,8 +132,15 @@ class Planner {
     if (extent != special.src(0)) {
       plan_.specials.push_back(special);
       plan_.bounded.push_back(g_.Make(Op::kSpecial, Scalar::kInt64, {extent}, name));
+      return special;
     }
-    return special;
+    const int64_t items = dim == 0 && wave_size_ != 0 ? GroupSize(most, wave_size_) : 1;
+    if (items == 1) return special;
+    const auto index = [&](absl::string_view of, int64_t size) {
+      return g_.Make(Op::kSpecial, Scalar::kInt64, {g_.Const(Scalar::kInt64, size)},
+                     g_.Intern(std::string(of)));
+    };
+    return index("g0", most / items) * items + index("l0", items);
   }
 
   absl::Status Place(std::span<const SInt> extents, std::vector<UOp>& indices) {
@@ -163,6 +187,7 @@ class Planner {
 
   UOpGraph& g_;
   const absl::string_view prefix_;
+  const int wave_size_;
   const Limits limits_;
   GridPlan plan_;
 };
@@ -170,8 +195,8 @@ class Planner {
 }  // namespace
 
 absl::StatusOr<GridPlan> PlanGrid(UOpGraph& graph, std::span<const SInt> extents,
-                                  const TargetCaps& caps) {
-  return Planner(graph, "g", caps.global_max).Run(extents);
+                                  const TargetCaps& caps, bool fills_groups) {
+  return Planner(graph, "g", caps.global_max, fills_groups ? caps.wave_size : 0).Run(extents);
 }
 
 absl::StatusOr<std::vector<UOp>> PlanGroup(UOpGraph& graph, std::span<const SInt> extents,
@@ -186,7 +211,7 @@ absl::StatusOr<std::vector<UOp>> PlanGroup(UOpGraph& graph, std::span<const SInt
           absl::StrCat("a work-group of ", items, " work-items, the target takes ", most));
     }
   }
-  BEAMD_ASSIGN_OR_RETURN(GridPlan plan, Planner(graph, "l", caps.local_max).Run(extents));
+  BEAMD_ASSIGN_OR_RETURN(GridPlan plan, Planner(graph, "l", caps.local_max, 0).Run(extents));
   return std::move(plan.indices);
 }
 

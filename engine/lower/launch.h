@@ -26,9 +26,11 @@ struct GridPlan {
 };
 
 // A grid for axes of `extents`, the last of which is the fastest: that of dimension x.
+// `fills_groups`: the kernel has no local axes and leaves the size of its groups to us (NOLOCALS);
+// x is then split into groups of work-items "l0", where something divides it.
 // ResourceExhausted: more work-groups than the limits let a launch have.
 absl::StatusOr<GridPlan> PlanGrid(UOpGraph& graph, std::span<const SInt> extents,
-                                  const TargetCaps& caps);
+                                  const TargetCaps& caps, bool fills_groups = false);
 
 // The indices of a work-group's axes, of SPECIALs "l0".."l2", in the same way. ResourceExhausted:
 // more work-items than the target's largest local_max. InvalidArgument: a symbolic extent.

@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "engine/base/status.h"
+#include "engine/kernel/tensor_core.h"
 #include "engine/symbolic/symbolic.h"
 
 namespace beamd {
@@ -28,7 +29,8 @@ struct Block {
 
 class Linearizer {
  public:
-  explicit Linearizer(UOp sink) : g_(sink.graph()), order_(Toposort(sink)) {}
+  Linearizer(UOp sink, const TargetCaps& caps)
+      : g_(sink.graph()), caps_(caps), order_(Toposort(sink)) {}
 
   absl::StatusOr<LinearProgram> Run() {
     FindLoops();
@@ -226,6 +228,15 @@ class Linearizer {
     return sorted;
   }
 
+  // Arithmetic operations of a node.
+  double OpsOf(UOp u) const {
+    if (u.is(Op::kWmma)) {
+      return 2.0 * static_cast<double>(TensorCoresOf(caps_)[u.arg().as_int()].ElementsPerThread());
+    }
+    if (!u.is(kAlu)) return 0;
+    return u.lanes() * (u.is(Op::kMulAcc) ? 2 : 1);
+  }
+
   // Writes the whole nest, with an own stack: a block at a place in its sorted items.
   absl::Status EmitBlock() {
     std::vector<UOp> by_id(g_.size());
@@ -253,8 +264,7 @@ class Linearizer {
       if (item >= 0) {
         const UOp u = by_id[item];
         program_.ops.push_back(u);
-        if (u.is(kAlu))
-          program_.image.compute_ops += turns.back() * u.lanes() * (u.is(Op::kMulAcc) ? 2 : 1);
+        program_.image.compute_ops += turns.back() * OpsOf(u);
         continue;
       }
       const int block = static_cast<int>(-item);
@@ -329,6 +339,7 @@ class Linearizer {
   }
 
   UOpGraph& g_;
+  const TargetCaps& caps_;
   const std::vector<UOp> order_;
   std::vector<UOp> ranges_;
   absl::flat_hash_map<UOp, int> bit_;
@@ -343,6 +354,8 @@ class Linearizer {
 
 }  // namespace
 
-absl::StatusOr<LinearProgram> Linearize(UOp sink) { return Linearizer(sink).Run(); }
+absl::StatusOr<LinearProgram> Linearize(UOp sink, const TargetCaps& caps) {
+  return Linearizer(sink, caps).Run();
+}
 
 }  // namespace beamd

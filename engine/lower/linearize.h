@@ -9,11 +9,12 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "engine/base/target_caps.h"
 #include "engine/lower/program.h"
 #include "engine/uop/uop.h"
 
 namespace beamd {
 
-absl::StatusOr<LinearProgram> Linearize(UOp sink);
+absl::StatusOr<LinearProgram> Linearize(UOp sink, const TargetCaps& caps);
 
 }  // namespace beamd

@@ -15,6 +15,7 @@
 #include "engine/base/status.h"
 #include "engine/dtype/image.h"
 #include "engine/lower/launch.h"
+#include "engine/lower/tile.h"
 #include "engine/shape/shape_tracker.h"
 #include "engine/symbolic/symbolic.h"
 
@@ -29,11 +30,12 @@ bool Has(AxisMask mask, int axis) { return axis >= kMaskedAxes || (mask >> axis 
 
 class Lowerer {
  public:
-  Lowerer(UOp sink, const TargetCaps& caps)
-      : g_(sink.graph()), sink_(sink), caps_(caps), nodes_(Toposort(sink)) {}
+  Lowerer(UOp sink, const TargetCaps& caps, const TensorCore* core)
+      : g_(sink.graph()), sink_(sink), caps_(caps), core_(core), nodes_(Toposort(sink)) {}
 
   absl::StatusOr<UOp> Run() {
     BEAMD_RETURN_IF_ERROR(FindAxes());
+    if (core_ != nullptr) FindTile();
     if (caps_.has_local) BEAMD_RETURN_IF_ERROR(PlanLaunch());
     FindDependence();
     GroupReductions();
@@ -42,7 +44,7 @@ class Lowerer {
       output_point[axis] = reduced_[axis] ? g_.Const(Scalar::kInt64, 0) : OutputIndex(axis);
     }
     contexts_.push_back({std::move(output_point), {}});
-    BEAMD_ASSIGN_OR_RETURN(const UOp lowered, Lower());
+    const UOp lowered = Lower();
     if (grid_.specials.empty()) return lowered;
     return Substitute(lowered, grid_.specials, grid_.bounded);
   }
@@ -100,6 +102,7 @@ class Lowerer {
       }
     }
     first_local_ = first_reduce_ - info.local_dims;
+    fills_groups_ = info.dont_use_locals;
     if (first_local_ < 0 || (info.local_dims != 0 && !caps_.has_local)) {
       return absl::InvalidArgumentError("local axes that the kernel or the target doesn't have");
     }
@@ -114,10 +117,37 @@ class Lowerer {
     return absl::OkStatus();
   }
 
+  // The axes of the tensor core's tile: the first local ones and the first unrolled ones, in the
+  // order of its splits. Where they don't have its sizes any more, or the wave isn't its own, the
+  // kernel is lowered like any other.
+  void FindTile() {
+    int local = first_local_, unrolled = first_upcast_;
+    int64_t lanes = 1;
+    for (const TensorCore::Split& split : core_->splits) {
+      const bool is_local = split.op == OptOp::kLocal;
+      const int axis = is_local ? local++ : unrolled++;
+      if (axis >= (is_local ? first_reduce_ : rank_) ||
+          !(full_shape_[axis] == SInt(int64_t{split.amount}))) {
+        core_ = nullptr;
+        return;
+      }
+      if (is_local) lanes *= split.amount;
+      tile_axes_.push_back(axis);
+    }
+    if (lanes != caps_.wave_size) core_ = nullptr;
+  }
+  std::vector<int> TileAxes(OptOp op) const {
+    std::vector<int> axes;
+    for (size_t i = 0; i < core_->splits.size(); ++i) {
+      if (core_->splits[i].op == op) axes.push_back(tile_axes_[i]);
+    }
+    return axes;
+  }
+
   absl::Status PlanLaunch() {
     launch_index_.assign(rank_, UOp());
     const std::span<const SInt> shape = full_shape_;
-    BEAMD_ASSIGN_OR_RETURN(grid_, PlanGrid(g_, shape.first(first_local_), caps_));
+    BEAMD_ASSIGN_OR_RETURN(grid_, PlanGrid(g_, shape.first(first_local_), caps_, fills_groups_));
     std::ranges::copy(grid_.indices, launch_index_.begin());
 
     const std::vector<int> order = LocalAxes();
@@ -130,7 +160,8 @@ class Lowerer {
   }
 
   // The axes of a work-group, the fastest last: along that one, work-items that run in step should
-  // touch neighbours in most buffers.
+  // touch neighbours in most buffers. A tensor core's lanes are numbered by their axes, the first of
+  // which is the fastest.
   std::vector<int> LocalAxes() const {
     std::vector<int> neighbours(rank_, 0), order;
     for (const UOp u : nodes_) {
@@ -142,6 +173,10 @@ class Lowerer {
       }
     }
     for (int axis = first_local_; axis < group_end_; ++axis) order.push_back(axis);
+    if (core_ != nullptr) {
+      int priority = static_cast<int>(nodes_.size());
+      for (const int axis : TileAxes(OptOp::kLocal)) neighbours[axis] = 2 * priority--;
+    }
     std::ranges::stable_sort(order, {}, [&](int axis) { return neighbours[axis]; });
     return order;
   }
@@ -248,13 +283,53 @@ class Lowerer {
     return ContextAt(kStores, point).first;
   }
 
-  int ContextOfSource(UOp u, int i, int context) {
-    if (u.is(Op::kReduceAxis)) return ContextOf(u, context);
-    if (u.is(Op::kLoad) && i == 2) return ContextOfStore(u.src(2), context);
+  // Where a tensor core's factor `i` of a reduction is evaluated: at the elements that a lane holds
+  // of it, which a range of its own counts.
+  static constexpr int kFactors = -2;
+  int ContextOfFactor(UOp reduce, int i, int outer) {
+    const std::vector<UOp> inside = contexts_[ContextOf(reduce, outer)].point;
+    const auto [context, is_new] = ContextAt(kFactors - i, inside);
+    if (is_new) {
+      std::vector<UOp> threads;
+      for (const int axis : TileAxes(OptOp::kLocal)) threads.push_back(launch_index_[axis]);
+      const TensorCore::Layout& layout = i == 0 ? core_->a : core_->b;
+      const std::vector<UOp> indices =
+          TileIndices(*core_, layout, threads, ElementRange(i, context));
+      for (size_t split = 0; split < indices.size(); ++split) {
+        contexts_[context].point[tile_axes_[split]] = indices[split];
+      }
+    }
     return context;
   }
+  UOp ElementRange(int factor, int context) {
+    const int elements = (factor == 0 ? core_->a : core_->b).elements();
+    return g_.Make(Op::kRange, Scalar::kInt64, {g_.Const(Scalar::kInt64, elements)},
+                   g_.Intern(RangeArg{RangeArg::Kind::kUnroll, rank_ + factor, context}));
+  }
 
-  absl::StatusOr<UOp> Lower() {
+  // What a node is computed from, and where that is asked for.
+  std::vector<Frame> Operands(UOp u, int context) {
+    std::vector<Frame> operands;
+    if (u.is(Op::kReduceAxis) && core_ != nullptr) {
+      const UOp product = core_->in == core_->out ? u.src(0) : u.src(0).src(0);
+      for (int i = 0; i < 2; ++i) {
+        operands.push_back({product.src(i), ContextOfFactor(u, i, context)});
+      }
+      return operands;
+    }
+    for (int i = 0; i < u.src_count(); ++i) {
+      const UOp s = u.src(i);
+      if (s.is(Op::kView)) continue;
+      int inner = context;
+      if (u.is(Op::kReduceAxis)) inner = ContextOf(u, context);
+      if (u.is(Op::kLoad) && i == 2) inner = ContextOfStore(s, context);
+      // An ASSIGN's value is what it stores; its target is not read.
+      if (!u.is(Op::kAssign) || i != 0) operands.push_back({s, inner});
+    }
+    return operands;
+  }
+
+  UOp Lower() {
     std::vector<Frame> stack = {{sink_, 0}};
     while (!stack.empty()) {
       const Frame top = stack.back();
@@ -263,31 +338,27 @@ class Lowerer {
         continue;
       }
       const size_t before = stack.size();
-      for (int i = top.node.src_count() - 1; i >= 0; --i) {
-        const UOp s = top.node.src(i);
-        // An ASSIGN's value is what it stores; its target is not read.
-        if (s.is(Op::kView) || (top.node.is(Op::kAssign) && i == 0)) continue;
-        const int inner = ContextOfSource(top.node, i, top.context);
-        if (!contexts_[inner].done.contains(s)) stack.push_back({s, inner});
+      const std::vector<Frame> operands = Operands(top.node, top.context);
+      for (auto it = operands.rbegin(); it != operands.rend(); ++it) {
+        if (!contexts_[it->context].done.contains(it->node)) stack.push_back(*it);
       }
       if (stack.size() != before) continue;
-      BEAMD_ASSIGN_OR_RETURN(const UOp lowered, LowerNode(top.node, top.context));
+      std::vector<UOp> values;
+      for (const Frame& o : operands) values.push_back(contexts_[o.context].done.at(o.node));
+      const UOp lowered = LowerNode(top.node, top.context, values);
       contexts_[top.context].done[top.node] = lowered;
       stack.pop_back();
     }
     return contexts_[0].done.at(sink_);
   }
 
-  absl::StatusOr<UOp> LowerNode(UOp u, int context) {
-    const auto done = [&](int i) {
-      return contexts_[ContextOfSource(u, i, context)].done.at(u.src(i));
-    };
+  // `values`: what its operands became.
+  UOp LowerNode(UOp u, int context, const std::vector<UOp>& values) {
     const Context& c = contexts_[context];
     switch (u.op()) {
       case Op::kAssign:
-        return done(1);
       case Op::kBind:
-        return done(0);
+        return values[0];
       case Op::kDefineGlobal:
         return PlainBuffer(u);
       case Op::kValid:
@@ -296,11 +367,11 @@ class Lowerer {
       case Op::kPreload: {
         const IndexedUOps at = Place(u.src(1), c);
         if (at.valid.is_const_int(0)) return g_.Const(u.dtype(), 0);
-        const UOp buffer = u.src_count() == 3 ? done(2).src(0).src(0) : done(0);
+        // What a group shares is where the store has put it.
+        const bool shared = values.size() > 1;
+        const UOp buffer = shared ? values[1].src(0).src(0) : values[0];
         std::vector<UOp> src = {Address(buffer, at)};
-        if (u.src_count() == 3) {
-          src.push_back(g_.Make(Op::kBarrier, Scalar::kVoid, {done(2)}));
-        }
+        if (shared) src.push_back(g_.Make(Op::kBarrier, Scalar::kVoid, {values[1]}));
         return As(u.dtype(), g_.Make(Op::kLoad, DType(buffer.scalar(), buffer.lanes()), src));
       }
       case Op::kStore: {
@@ -308,29 +379,24 @@ class Lowerer {
         if (IsLocal(u)) {
           at.valid = OfOneWorkItem(at.valid, &views_.at(u.src(1)).shape());
           return g_.Make(Op::kStore, Scalar::kVoid,
-                         {Address(LocalBuffer(u, context), at), done(2)});
+                         {Address(LocalBuffer(u, context), at), values[1]});
         }
         at.valid = OfOneWorkItem(at.valid, nullptr);
         if (at.valid.is_const_int(0)) return g_.Make(Op::kSink, Scalar::kVoid, {});
-        const UOp buffer = done(0);
-        return g_.Make(Op::kStore, Scalar::kVoid,
-                       {Address(buffer, at), As(DType(buffer.scalar(), buffer.lanes()), done(2))});
+        const DType dtype(values[0].scalar(), values[0].lanes());
+        return g_.Make(Op::kStore, Scalar::kVoid, {Address(values[0], at), As(dtype, values[1])});
       }
       case Op::kReduceAxis:
-        return Reduce(u, contexts_[ContextOf(u, context)]);
+        return core_ != nullptr ? Product(u, context, values) : Reduce(u, context, values[0]);
       case Op::kSink: {
         std::vector<UOp> stores;
-        for (int i = 0; i < u.src_count(); ++i) {
-          if (done(i).is(Op::kStore)) stores.push_back(done(i));
+        for (const UOp store : values) {
+          if (store.is(Op::kStore)) stores.push_back(store);
         }
         return g_.Make(Op::kSink, Scalar::kVoid, AfterLoads(std::move(stores)));
       }
-      default: {
-        std::vector<UOp> src;
-        src.reserve(u.src_count());
-        for (int i = 0; i < u.src_count(); ++i) src.push_back(done(i));
-        return u.WithSrc(src);
-      }
+      default:
+        return u.WithSrc(values);
     }
   }
 
@@ -413,18 +479,37 @@ class Lowerer {
   }
 
   // A reduction over an axis of one element is the element; over none, its identity.
-  UOp Reduce(UOp u, const Context& c) {
-    std::vector<UOp> src = {c.done.at(u.src(0))};
+  UOp Reduce(UOp u, int context, UOp value) {
+    std::vector<UOp> src = {value};
+    const std::vector<UOp>& point = contexts_[ContextOf(u, context)].point;
     for (const int32_t axis : Reduction(u).axes) {
-      if (c.point[axis].is(Op::kRange)) src.push_back(c.point[axis]);
+      if (point[axis].is(Op::kRange)) src.push_back(point[axis]);
     }
     if (src.size() == 1) return src[0];
     return g_.Make(Op::kReduce, u.dtype(), src, g_.Intern(ReduceArg{Reduction(u).op, {}}));
   }
 
+  // The sum of a tensor core's products: WMMA(a, b, the ranges of their elements, the output's
+  // ranges within the tile, the ranges summed over that are left).
+  UOp Product(UOp u, int context, const std::vector<UOp>& values) {
+    std::vector<UOp> src = values;
+    for (int i = 0; i < 2; ++i) src.push_back(ElementRange(i, ContextOfFactor(u, i, context)));
+    for (const int axis : TileAxes(OptOp::kUpcast)) src.push_back(contexts_[context].point[axis]);
+    const std::vector<int> within = TileAxes(OptOp::kUnroll);
+    const std::vector<UOp>& point = contexts_[ContextOf(u, context)].point;
+    for (const int32_t axis : Reduction(u).axes) {
+      if (point[axis].is(Op::kRange) && std::ranges::find(within, axis) == within.end()) {
+        src.push_back(point[axis]);
+      }
+    }
+    return g_.Make(Op::kWmma, u.dtype(), src, Arg::Int(core_ - TensorCoresOf(caps_).data()));
+  }
+
   UOpGraph& g_;
   const UOp sink_;
   const TargetCaps& caps_;
+  const TensorCore* core_;      // null: none
+  std::vector<int> tile_axes_;  // of its splits
   const std::vector<UOp> nodes_;
   absl::flat_hash_map<UOp, ShapeTracker> views_;
   Shape full_shape_;
@@ -432,6 +517,7 @@ class Lowerer {
   // first_upcast_ <= unrolled.
   int rank_ = 0, first_local_ = 0, first_reduce_ = 0, group_end_ = 0, first_upcast_ = 0;
   std::vector<bool> reduced_;
+  bool fills_groups_ = false;  // no local axes, groups of our choice
   GridPlan grid_;
   std::vector<UOp> launch_index_;  // GPUs, by axis up to group_end_
   std::vector<AxisMask> varies_;   // by node id
@@ -444,8 +530,8 @@ class Lowerer {
 
 }  // namespace
 
-absl::StatusOr<UOp> LowerIndexing(UOp sink, const TargetCaps& caps) {
-  return Lowerer(sink, caps).Run();
+absl::StatusOr<UOp> LowerIndexing(UOp sink, const TargetCaps& caps, const TensorCore* core) {
+  return Lowerer(sink, caps, core).Run();
 }
 
 }  // namespace beamd

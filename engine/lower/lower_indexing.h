@@ -11,7 +11,10 @@
 //        GPUs: axes of the grid and of the group are expressions of SPECIALs. What a grouped
 //        reduction leaves in shared memory is LOAD(INDEX(DEFINE_LOCAL(elements), ...), BARRIER(
 //        STORE)), where the STORE's value is that of a work-item; outputs are stored by one of the
-//        work-items that share a point, after a BARRIER where others read what it overwrites.
+//        work-items that share a point, after a BARRIER where others read what it overwrites. A
+//        tensor core's sum is WMMA(a, b, ranges): a and b at the elements that a lane holds of them,
+//        then the range of each one's elements, the output's ranges within the tile, those summed
+//        over outside of it.
 // Order: after the opts, before Expand.
 // Error: InvalidArgument if an upcast axis is symbolic; ResourceExhausted if the target can't launch
 //        so much; Unimplemented for shared memory on a CPU.
@@ -21,10 +24,13 @@
 
 #include "absl/status/statusor.h"
 #include "engine/base/target_caps.h"
+#include "engine/kernel/tensor_core.h"
 #include "engine/uop/uop.h"
 
 namespace beamd {
 
-absl::StatusOr<UOp> LowerIndexing(UOp sink, const TargetCaps& caps);
+// `core`: what computes the sums (Kernel::tensor_core), or null. `caps` must outlive the call.
+absl::StatusOr<UOp> LowerIndexing(UOp sink, const TargetCaps& caps,
+                                  const TensorCore* core = nullptr);
 
 }  // namespace beamd

@@ -115,9 +115,6 @@ std::span<const absl::string_view> LowerPassNames() { return kPasses; }
 
 absl::StatusOr<LinearProgram> Lower(const Kernel& kernel, UOpGraph& graph,
                                     const LowerOptions& options) {
-  if (kernel.tensor_core() != nullptr) {
-    return absl::UnimplementedError("tensor cores are not lowered yet (issue 4)");
-  }
   PassRunner run(options);
   const int64_t max_nodes = options.max_uops > 0
                                 ? std::min(2 * options.max_uops + 1000, kMaxExpandedNodes)
@@ -127,7 +124,7 @@ absl::StatusOr<LinearProgram> Lower(const Kernel& kernel, UOpGraph& graph,
   BEAMD_RETURN_IF_ERROR(run(
       "ast", [&] { return Ok(kernel.OptimizedAst(graph)); }, sink));
   BEAMD_RETURN_IF_ERROR(run(
-      "index", [&] { return LowerIndexing(sink, kernel.caps()); }, sink));
+      "index", [&] { return LowerIndexing(sink, kernel.caps(), kernel.tensor_core()); }, sink));
   BEAMD_RETURN_IF_ERROR(run(
       "collapse", [&] { return Ok(CollapseLoops(sink)); }, sink));
   BEAMD_RETURN_IF_ERROR(run(
@@ -135,7 +132,7 @@ absl::StatusOr<LinearProgram> Lower(const Kernel& kernel, UOpGraph& graph,
   BEAMD_RETURN_IF_ERROR(run(
       "narrow", [&] { return Ok(NarrowIndices(sink, kernel.caps())); }, sink));
   BEAMD_RETURN_IF_ERROR(run(
-      "linear", [&] { return Linearize(sink); }, program));
+      "linear", [&] { return Linearize(sink, kernel.caps()); }, program));
 
   KernelImage& image = program.image;
   image.kind = kernel.caps().kind;

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/kernel/tensor_core.h"
 #include "engine/uop/int_alu.h"
 #include "engine/uop/text.h"
 
@@ -300,6 +301,7 @@ class Interpreter {
     }
     if (u.is(Op::kLoad | Op::kStore)) return Access(u);
     for (const UOp s : u.src()) BEAMD_RETURN_IF_ERROR(Have(u, s));
+    if (u.is(Op::kWmma)) return Product(u);
     v.cells.resize(items_ * u.lanes());
     for (int64_t t = 0; t < items_; ++t) {
       for (int l = 0; l < u.lanes(); ++l) {
@@ -355,6 +357,66 @@ class Interpreter {
       return Cell{0, IntAlu(Op::kAdd, s, IntAlu(Op::kMul, s, a.integer, b.integer), c.integer)};
     }
     return Cell{0, IntAlu(u.op(), s, a.integer, b.integer)};
+  }
+
+  // ---- tensor cores ----
+
+  // Of an element of a lane's vector, along each side of the tile.
+  static std::array<int, kTileDims> Coordinates(const TensorCore::Layout& layout, int lane,
+                                                int element) {
+    std::array<int, kTileDims> at = {};
+    const auto add = [&](std::span<const TensorCore::Bit> bits, int number) {
+      for (size_t i = 0; i < bits.size(); ++i) {
+        if (!bits[i].repeats()) at[bits[i].dim] |= (number >> i & 1) << bits[i].bit;
+      }
+    };
+    add(layout.lane, lane);
+    add(layout.element, element);
+    return at;
+  }
+
+  // A wave at a time: what its lanes hold becomes matrices, by the layout that the table gives.
+  absl::Status Product(UOp u) {
+    const TensorCore& core = TensorCoresOf(caps_)[u.arg().as_int()];
+    const int wave = 1 << core.c.lane.size();
+    if (items_ % wave != 0) return Broken(u, "not by whole waves");
+    const auto [columns, rows, depth] = core.dims;
+    if (u.src(0).lanes() != core.a.elements() || u.src(1).lanes() != core.b.elements() ||
+        u.src(2).lanes() != core.c.elements() || u.lanes() != core.c.elements()) {
+      return Broken(u, "not a lane's vectors");
+    }
+    Value v{u.lanes(), std::vector<Cell>(items_ * u.lanes())};
+    for (int64_t first = 0; first < items_; first += wave) {
+      std::vector<std::optional<double>> a(rows * depth), b(depth * columns);
+      for (int lane = 0; lane < wave; ++lane) {
+        for (int e = 0; e < core.a.elements(); ++e) {
+          const auto at = Coordinates(core.a, lane, e);
+          auto& cell = a[at[kTileM] * depth + at[kTileK]];
+          const double value = values_[u.src(0).id()].at(first + lane, e).real;
+          if (cell && *cell != value) return Broken(u, "lanes that repeat A differ");
+          cell = value;
+        }
+        for (int e = 0; e < core.b.elements(); ++e) {
+          const auto at = Coordinates(core.b, lane, e);
+          auto& cell = b[at[kTileK] * columns + at[kTileN]];
+          const double value = values_[u.src(1).id()].at(first + lane, e).real;
+          if (cell && *cell != value) return Broken(u, "lanes that repeat B differ");
+          cell = value;
+        }
+      }
+      for (int lane = 0; lane < wave; ++lane) {
+        for (int e = 0; e < core.c.elements(); ++e) {
+          const auto at = Coordinates(core.c, lane, e);
+          double sum = values_[u.src(2).id()].at(first + lane, e).real;
+          for (int k = 0; k < depth; ++k) {
+            sum += a[at[kTileM] * depth + k].value() * b[k * columns + at[kTileN]].value();
+          }
+          v.cells[(first + lane) * u.lanes() + e].real = RoundToFloat(sum, u.scalar());
+        }
+      }
+    }
+    values_[u.id()] = std::move(v);
+    return absl::OkStatus();
   }
 
   // ---- memory ----

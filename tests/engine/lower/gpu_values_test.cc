@@ -3,16 +3,21 @@
 // two work-items race.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "engine/base/status.h"
+#include "engine/kernel/tensor_core.h"
 #include "engine/lower/pipeline.h"
 #include "engine/search/actions.h"
 #include "engine/uop/evaluator.h"
@@ -30,6 +35,8 @@ using ::beamd::testing::kSmallKernels;
 using ::beamd::testing::SmallKernel;
 
 constexpr int kWalks = 24;
+// What an interpreted launch may compute.
+constexpr double kMostOps = 1e6;
 constexpr int kMostSteps = 5;
 constexpr uint64_t kSeed = 11;
 
@@ -143,6 +150,7 @@ TEST_P(GpuValues, AreTheEvaluatorsWhateverTheOpts) {
       // More than the small target can launch at once.
       if (absl::IsResourceExhausted(program.status())) continue;
       ASSERT_TRUE(program.ok()) << what << ": " << program.status();
+      if (program->image.compute_ops > kMostOps) continue;
       const std::vector<KernelImage::Variable>& variables = program->image.variables;
       std::vector<std::vector<int64_t>> all_values = {{}};
       if (!variables.empty()) {
@@ -159,6 +167,94 @@ TEST_P(GpuValues, AreTheEvaluatorsWhateverTheOpts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, GpuValues, ::testing::ValuesIn(kSmallKernels),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// ---- tensor cores ----
+
+struct Machine {
+  const char* name;
+  TargetKind kind;
+  const char* arch;
+  int wave_size = 32;
+  bool allow_tf32 = false;
+};
+
+class TensorCoreValues : public ::testing::TestWithParam<Machine> {};
+
+// (m,n) = (m,k) times (k,n).
+std::string Matmul(int m, int n, int k, const TensorCore& core) {
+  const bool casts = core.in != core.out;
+  return absl::StrReplaceAll(
+      R"(
+%0 = DEFINE_GLOBAL global $out* slot 0
+%1 = VIEW void view[shape ($m,$n,1) strides ($n,1,0) offset 0]
+%2 = DEFINE_GLOBAL global $in* slot 1
+%3 = VIEW void view[shape ($m,$n,$k) strides ($k,0,1) offset 0]
+%4 = LOAD $in (%2, %3)
+%5 = DEFINE_GLOBAL global $in* slot 2
+%6 = VIEW void view[shape ($m,$n,$k) strides (0,1,$n) offset 0]
+%7 = LOAD $in (%5, %6)
+%8 = MUL $in (%4, %7)
+$cast%10 = REDUCE_AXIS $out ($summed) ADD axes (2)
+%11 = STORE void (%0, %1, %10)
+%12 = SINK void (%11))",
+      {{"$m", absl::StrCat(m)},
+       {"$n", absl::StrCat(n)},
+       {"$k", absl::StrCat(k)},
+       {"$in", Name(core.in)},
+       {"$out", Name(core.out)},
+       {"$cast", casts ? absl::StrCat("%9 = CAST ", Name(core.out), " (%8)\n") : ""},
+       {"$summed", casts ? "%9" : "%8"}});
+}
+
+// What lanes hold of a tile is the table's; here every layout meets kernels whose tiles are split,
+// unrolled and padded, and whose sums take a loop, several or none.
+TEST_P(TensorCoreValues, AreTheEvaluatorsWhateverTheOpts) {
+  TargetCaps caps = CorpusTarget(GetParam().kind);
+  caps.arch = GetParam().arch;
+  caps.wave_size = GetParam().wave_size;
+  caps.allow_tf32 = GetParam().allow_tf32;
+  const std::span<const TensorCore> cores = TensorCoresOf(caps);
+  ASSERT_FALSE(cores.empty());
+  std::mt19937_64 random(kSeed);
+  for (const TensorCore& core : cores) {
+    for (const auto& [m, n, k, level] :
+         {std::array{64, 32, 48, 0},
+          {core.dims[kTileM], core.dims[kTileN], core.dims[kTileK], 0},
+          {20, 25, 13, 2}}) {
+      UOpGraph graph;
+      const std::string text = Matmul(m, n, k, core);
+      const UOp sink = ParseText(text, graph).value();
+      const Kernel plain = Kernel::Create(sink, caps).value();
+      Kernel tiled = plain;
+      ASSERT_TRUE(tiled.Apply({OptOp::kTc, 0, level}).ok()) << text;
+      for (int walk = 0; walk < 4; ++walk) {
+        const Kernel kernel = walk == 0 ? tiled : Walked(tiled, random);
+        const std::string what = absl::StrCat(ToString(kernel.applied_opts()), " ", kernel.name());
+        UOpGraph lowered_graph;
+        const absl::StatusOr<LinearProgram> program = Lower(kernel, lowered_graph, {});
+        ASSERT_TRUE(program.ok()) << what << ": " << program.status();
+        EXPECT_TRUE(std::ranges::any_of(
+            program->ops,
+            [&](UOp u) { return u.is(Op::kWmma) && &cores[u.arg().as_int()] == &core; }))
+            << what << "\n"
+            << ToText(*program);
+        const absl::Status status = Check(sink, *program, caps, false, {});
+        ASSERT_TRUE(status.ok()) << what << ": " << status << "\n" << ToText(*program);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, TensorCoreValues,
+                         ::testing::Values(Machine{"sm_75", TargetKind::kCuda, "sm_75"},
+                                           Machine{"sm_80", TargetKind::kCuda, "sm_80"},
+                                           Machine{"sm_90_tf32", TargetKind::kCuda, "sm_90", 32,
+                                                   true},
+                                           Machine{"gfx1100", TargetKind::kHip, "gfx1100"},
+                                           Machine{"gfx1201", TargetKind::kHip, "gfx1201"},
+                                           Machine{"gfx90a", TargetKind::kHip, "gfx90a", 64},
+                                           Machine{"gfx942", TargetKind::kHip, "gfx942", 64}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

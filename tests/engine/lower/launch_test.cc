@@ -186,6 +186,44 @@ TEST(PlanGrid, ASymbolicAxisIsLaunchedAtItsMaximumAndEndsAtItsValue) {
   }
 }
 
+TEST(PlanGrid, GroupsAreFilledWithWholeWavesThatDivideX) {
+  const auto items = [](int64_t extent) {
+    UOpGraph g;
+    const SInt shape[] = {3, extent};
+    const GridPlan plan =
+        PlanGrid(g, shape, CorpusTarget(TargetKind::kCuda), /*fills_groups=*/true).value();
+    // Every index of the axis once.
+    std::map<std::string, UOp> specials;
+    for (const UOp u : Toposort(plan.indices[1])) {
+      if (u.is(Op::kSpecial)) specials[u.data<std::string>()] = u;
+    }
+    if (!specials.contains("l0")) return int64_t{1};
+    std::vector<UOp> leaves = {specials.at("l0")};
+    const int64_t size = leaves[0].src(0).int_value();
+    int64_t groups = 1;
+    if (const auto g0 = specials.find("g0"); g0 != specials.end()) {
+      leaves.push_back(g0->second);
+      groups = g0->second.src(0).int_value();
+    }
+    std::set<int64_t> seen;
+    for (int64_t group = 0; group < groups; ++group) {
+      for (int64_t item = 0; item < size; ++item) {
+        seen.insert(EvaluateInt(plan.indices[1], leaves, {item, group}).value());
+      }
+    }
+    EXPECT_EQ(static_cast<int64_t>(seen.size()), extent);
+    EXPECT_EQ(*seen.rbegin(), extent - 1);
+    EXPECT_EQ(groups * size, extent);
+    return size;
+  };
+  EXPECT_EQ(items(4096), 256);
+  EXPECT_EQ(items(96 * 7), 224);
+  // Waves rather than 250.
+  EXPECT_EQ(items(160 * 25), 160);
+  EXPECT_EQ(items(45), 45);
+  EXPECT_EQ(items(257), 1);
+}
+
 TEST(PlanGrid, MoreThanEveryDimensionTogetherIsResourceExhausted) {
   UOpGraph g;
   const SInt over[] = {61};

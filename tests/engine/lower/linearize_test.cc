@@ -13,6 +13,7 @@
 namespace beamd {
 namespace {
 
+using ::beamd::testing::Avx2;
 using ::beamd::testing::ExpectGolden;
 using ::beamd::testing::kSmallKernels;
 using ::beamd::testing::Lowered;
@@ -156,7 +157,7 @@ TEST(Linearize, Over64LoopsAreTooMany) {
     index = index + g.Make(Op::kRange, Scalar::kInt64, {g.Const(Scalar::kInt64, 2)},
                            g.Intern(RangeArg{RangeArg::Kind::kGlobal, axis, 0}));
   }
-  EXPECT_EQ(Linearize(g.Make(Op::kSink, Scalar::kVoid, {index})).status().code(),
+  EXPECT_EQ(Linearize(g.Make(Op::kSink, Scalar::kVoid, {index}), Avx2()).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
 
@@ -171,6 +172,45 @@ TEST(Linearize, GoldenPad) {
 TEST(Linearize, GoldenMatmul) {
   ExpectGolden("linear/matmul.uops",
                Lowered(TextOf("IntegerMatmul"), {Upcast(1, 4), Upcast(0, 2)}).Text());
+}
+
+// ---- GPUs ----
+
+std::string TextForCuda(absl::string_view text, const std::vector<Opt>& opts) {
+  const TargetCaps caps = CorpusTarget(TargetKind::kCuda);
+  UOpGraph source, graph;
+  Kernel kernel = Kernel::Create(ParseText(text, source).value(), caps).value();
+  EXPECT_TRUE(kernel.ApplyAll(opts).ok());
+  return ToText(Lower(kernel, graph, {}).value());
+}
+
+TEST(Linearize, GoldenGroupedSum) {
+  ExpectGolden("linear/cuda_grouped_sum.uops",
+               TextForCuda(TextOf("RowSum"), {{OptOp::kLocal, 0, 4}, {OptOp::kGroupTop, 0, 16}}));
+}
+
+// The maxima that a turn leaves in shared memory are read before the next turn's overwrite them.
+TEST(Linearize, GoldenLoopOfGroups) {
+  ExpectGolden("linear/cuda_loop_of_groups.uops",
+               TextForCuda(TextOf("ReductionOfAReduction"), {{OptOp::kGroup, 1, 4}}));
+}
+
+TEST(Linearize, GoldenTensorCore) {
+  ExpectGolden("linear/cuda_tensor_core.uops", TextForCuda(R"(
+%0 = DEFINE_GLOBAL global float32* slot 0
+%1 = VIEW void view[shape (32,16,1) strides (16,1,0) offset 0]
+%2 = DEFINE_GLOBAL global float16* slot 1
+%3 = VIEW void view[shape (32,16,64) strides (64,0,1) offset 0]
+%4 = LOAD float16 (%2, %3)
+%5 = DEFINE_GLOBAL global float16* slot 2
+%6 = VIEW void view[shape (32,16,64) strides (0,1,16) offset 0]
+%7 = LOAD float16 (%5, %6)
+%8 = MUL float16 (%4, %7)
+%9 = CAST float32 (%8)
+%10 = REDUCE_AXIS float32 (%9) ADD axes (2)
+%11 = STORE void (%0, %1, %10)
+%12 = SINK void (%11))",
+                                                           {{OptOp::kTc, 0, 0}}));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -77,30 +78,40 @@ TEST(Lower, WithoutElementsThereIsNothingToLaunch) {
   }
 }
 
-TEST(Lower, TensorCoresAreUnimplemented) {
+TEST(Lower, AGpusImageSaysHowManyGroupsOfWhichSizeAndWhatTheyShare) {
   const TargetCaps caps = CorpusTarget(TargetKind::kCuda);
   UOpGraph source, graph;
-  const UOp sink = ParseText(R"(
-%0 = DEFINE_GLOBAL global float32* slot 0
-%1 = VIEW void view[shape (16,8,1) strides (8,1,0) offset 0]
-%2 = DEFINE_GLOBAL global float16* slot 1
-%3 = VIEW void view[shape (16,8,16) strides (16,0,1) offset 0]
-%4 = LOAD float16 (%2, %3)
-%5 = DEFINE_GLOBAL global float16* slot 2
-%6 = VIEW void view[shape (16,8,16) strides (0,1,8) offset 0]
-%7 = LOAD float16 (%5, %6)
-%8 = MUL float16 (%4, %7)
-%9 = CAST float32 (%8)
-%10 = REDUCE_AXIS float32 (%9) ADD axes (2)
-%11 = STORE void (%0, %1, %10)
-%12 = SINK void (%11))",
-                             source)
-                       .value();
-  Kernel kernel = Kernel::Create(sink, caps).value();
-  ASSERT_TRUE(kernel.Apply({OptOp::kTc, 0, 0}).ok());
-  const absl::Status status = Lower(kernel, graph, {}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("tensor cores"));
+  Kernel kernel = Kernel::Create(ParseText(TextOf("RowSum"), source).value(), caps).value();
+  ASSERT_TRUE(kernel.ApplyAll({{OptOp::kLocal, 0, 4}, {OptOp::kGroupTop, 0, 16}}).ok());
+  const LinearProgram program = Lower(kernel, graph, {}).value();
+  EXPECT_THAT(program.image.global_size, ::testing::ElementsAre(3, 1, 1));
+  EXPECT_EQ(program.image.local_size[0] * program.image.local_size[1], 64);
+  EXPECT_EQ(program.image.shared_bytes, 64 * 4);
+  EXPECT_EQ(program.image.slices, 1);
+}
+
+TEST(Lower, WhatAGpuCannotLaunchIsResourceExhausted) {
+  TargetCaps caps = CorpusTarget(TargetKind::kCuda);
+  UOpGraph source, first, second;
+  Kernel kernel = Kernel::Create(ParseText(TextOf("RowSum"), source).value(), caps).value();
+  ASSERT_TRUE(kernel.ApplyAll({{OptOp::kLocal, 0, 4}, {OptOp::kGroupTop, 0, 16}}).ok());
+  caps.local_max = {{32, 32, 32}};
+  EXPECT_THAT(Lower(kernel, first, {}).status().message(), ::testing::HasSubstr("work-group"));
+  caps.local_max = {{64, 64, 64}};
+  caps.shared_bytes = 255;
+  const absl::Status status = Lower(kernel, second, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("256 bytes of shared memory"));
+}
+
+TEST(Lower, NoLocalsFillGroupsWithWorkItems) {
+  const TargetCaps caps = CorpusTarget(TargetKind::kCuda);
+  UOpGraph source, graph;
+  Kernel kernel = Kernel::Create(ParseText(TextOf("Transpose"), source).value(), caps).value();
+  ASSERT_TRUE(kernel.Apply({OptOp::kNoLocals, std::nullopt, std::nullopt}).ok());
+  const KernelImage image = Lower(kernel, graph, {}).value().image;
+  EXPECT_THAT(image.global_size, ::testing::ElementsAre(1, 16, 1));
+  EXPECT_THAT(image.local_size, ::testing::ElementsAre(24, 1, 1));
 }
 
 TEST(Lower, OverMaxUopsIsResourceExhausted) {
