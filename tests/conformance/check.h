@@ -80,6 +80,8 @@ absl::StatusOr<Tally> CheckHeuristics(const CheckInput& input);
 absl::StatusOr<Tally> CheckActions(const CheckInput& input);
 // Random walks over the actions.
 absl::StatusOr<Tally> CheckWalks(const CheckInput& input);
+// Whether the kernel with what the heuristics choose becomes a linear program for the target.
+absl::StatusOr<Tally> CheckLowering(const CheckInput& input);
 // Values on this host's CPU: a kernel without opts, with the heuristics' and after three random
 // walks. NotFound for other targets. Kernels run in child processes: what crashes or hangs costs
 // itself.

@@ -1,6 +1,6 @@
 // Compares beamd with what the corpus records about tinygrad 0.10.0.
 //
-//   corpus_conformance --corpus DIR --checks hc,actions,walks,numeric --targets cpu,cuda,hip
+//   corpus_conformance --corpus DIR --checks hc,actions,walks,lower,numeric --targets cpu,cuda,hip
 //       [--min_equal hc=0.995,actions=0.99] [--sample N --seed S]
 //
 // One JSON line a check and target on stdout, what differs and why on stderr. Exits with 1 where a
@@ -41,6 +41,7 @@ const std::map<std::string, Check>& Checks() {
   static const std::map<std::string, Check> checks = {{"hc", CheckHeuristics},
                                                       {"actions", CheckActions},
                                                       {"walks", CheckWalks},
+                                                      {"lower", CheckLowering},
                                                       {"numeric", CheckNumeric}};
   return checks;
 }

@@ -47,6 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Checks, CorpusSample,
                          ::testing::Values(Case{"hc", CheckHeuristics, 0.99, 200},
                                            Case{"actions", CheckActions, 0.99, 200},
                                            Case{"walks", CheckWalks, 0.99, 200},
+                                           Case{"lower", CheckLowering, 1, 200},
                                            Case{"numeric", CheckNumeric, 0.99, 60}),
                          [](const auto& info) { return std::string(info.param.name); });
 
