@@ -136,7 +136,7 @@ Tensor PadConstant(const Tensor& x, const Ranges& pads, ConstValue value) {
   if (!IsCountable(padded)) {
     return InvalidTensor("pad", absl::StrCat("the shape ", ToString(padded), " is too large"));
   }
-  const Tensor zeros = Apply<functions::Pad>({x}, pads);
+  Tensor zeros = Apply<functions::Pad>({x}, pads);
   if (value.Is(0)) return zeros;
   return zeros.Add(Apply<functions::Pad>({x.OnesLike()}, pads).Where(0, value));
 }
