@@ -15,7 +15,6 @@
 namespace beamd {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::Not;
 
 constexpr int64_t kRows = 8;
