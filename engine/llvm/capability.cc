@@ -21,16 +21,21 @@ bool IsPtxVersion(int version) {
          (version >= 80 && version <= 88) || version == 90;
 }
 
+// Of "+ptx84" 84, 0 where the target names none.
+int PtxVersion(const TargetCaps& caps) {
+  absl::string_view text = caps.features;
+  int version = 0;
+  return absl::ConsumePrefix(&text, "+ptx") && absl::SimpleAtoi(text, &version) ? version : 0;
+}
+
 absl::Status CheckCuda(const TargetCaps& caps) {
   const int oldest = OldestPtx(caps.arch);
   if (oldest == 0) {
     return absl::UnimplementedError(absl::StrCat("no code is generated for \"", caps.arch, "\""));
   }
   if (caps.features.empty()) return absl::OkStatus();
-  absl::string_view text = caps.features;
-  int version = 0;
-  if (!absl::ConsumePrefix(&text, "+ptx") || !absl::SimpleAtoi(text, &version) ||
-      !IsPtxVersion(version)) {
+  const int version = PtxVersion(caps);
+  if (!IsPtxVersion(version)) {
     return absl::FailedPreconditionError(
         absl::StrCat("features of a CUDA target name a PTX version, not \"", caps.features, "\""));
   }
@@ -108,11 +113,14 @@ absl::Status CheckProgram(const LinearProgram& program, const TargetCaps& caps) 
     return absl::FailedPreconditionError(
         absl::StrCat(parameters, " parameters, the limit is ", kMostParameters));
   }
+  // PTX ISA, "mma": .m16n8k8 since 6.5, all others with the GPUs that have them.
+  const bool has_mma =
+      caps.kind != TargetKind::kCuda || std::max(OldestPtx(caps.arch), PtxVersion(caps)) >= 65;
   const auto cores = static_cast<int64_t>(TensorCoresOf(caps).size());
   for (const UOp u : program.ops) {
     if (!u.is(Op::kWmma)) continue;
     const int64_t which = u.arg().as_int();
-    if (which < 0 || which >= cores) {
+    if (!has_mma || which < 0 || which >= cores) {
       return absl::UnimplementedError(absl::StrCat(caps.arch, " has no tensor core ", which));
     }
   }

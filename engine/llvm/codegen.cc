@@ -136,7 +136,7 @@ Machine MachineOf(const TargetCaps& caps) {
               llvm::CodeGenFileType::AssemblyFile,
               2,
               PassPipeline::kShort,
-              true};
+              false};
     case TargetKind::kHip:
       return {llvm::Triple("amdgcn-amd-amdhsa"),
               llvm::Reloc::PIC_,

@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "engine/kernel/tensor_core.h"
 #include "engine/llvm/emit.h"
+#include "engine/llvm/emit_matrix.h"
 #include "engine/llvm/emit_target.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Function.h"
@@ -100,6 +102,12 @@ class GpuTarget : public EmitTarget {
         llvm::GlobalValue::NotThreadLocal, kSharedSpace);
     memory->setAlignment(llvm::Align(16));
     return memory;
+  }
+
+  absl::StatusOr<Value*> MatrixProduct(Builder& b, UOp wmma, Value* x, Value* y,
+                                       Value* z) override {
+    const auto which = static_cast<size_t>(wmma.arg().as_int());
+    return EmitMatrixProduct(b, traits_.alu, caps_, TensorCoresOf(caps_)[which], x, y, z);
   }
 
  protected:
