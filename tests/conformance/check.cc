@@ -48,9 +48,14 @@ absl::StatusOr<Kernel> MakeKernel(const std::string& id, const CheckInput& input
       {TargetKind::kCpu, CorpusTarget(TargetKind::kCpu)},
       {TargetKind::kCuda, CorpusTarget(TargetKind::kCuda)},
       {TargetKind::kHip, CorpusTarget(TargetKind::kHip)}};
+  return MakeKernel(id, input, caps.at(input.target), graph);
+}
+
+absl::StatusOr<Kernel> MakeKernel(const std::string& id, const CheckInput& input,
+                                  const TargetCaps& caps, UOpGraph& graph) {
   const absl::StatusOr<UOp> sink = input.recorded->Graph(id, graph);
   if (!sink.ok()) return absl::UnimplementedError(sink.status().message());
-  absl::StatusOr<Kernel> kernel = Kernel::Create(*sink, caps.at(input.target));
+  absl::StatusOr<Kernel> kernel = Kernel::Create(*sink, caps);
   if (!kernel.ok()) return absl::UnimplementedError(kernel.status().message());
   return kernel;
 }

@@ -43,6 +43,9 @@ struct CheckInput {
   std::map<std::string, std::string> excepted;  // of this check: id, reason
   int sample = 0;                               // so many kernels, drawn by `seed`; 0: all
   uint64_t seed = 0;
+  std::string arch;              // "build": of the target, empty for the corpus' own
+  std::string ptxas;             // likewise: the program; empty: the one in PATH
+  bool heuristics_only = false;  // likewise: no random lists
 };
 
 // "cpu", "cuda", "hip"
@@ -63,6 +66,8 @@ std::vector<Line> Sampled(std::vector<Line> lines, const CheckInput& input) {
 // The kernel of `id` in `graph`, what it can't do without applied. Where the engine refuses it,
 // Unimplemented.
 absl::StatusOr<Kernel> MakeKernel(const std::string& id, const CheckInput& input, UOpGraph& graph);
+absl::StatusOr<Kernel> MakeKernel(const std::string& id, const CheckInput& input,
+                                  const TargetCaps& caps, UOpGraph& graph);
 
 // How `kernel` differs from the state written; empty if it doesn't.
 std::string StateDifference(const WrittenState& written, const Kernel& kernel);
@@ -86,5 +91,8 @@ absl::StatusOr<Tally> CheckLowering(const CheckInput& input);
 // walks. NotFound for other targets. Kernels run in child processes: what crashes or hangs costs
 // itself.
 absl::StatusOr<Tally> CheckNumeric(const CheckInput& input);
+// Code for a GPU without one: the heuristics' opts and three random walks become PTX that ptxas takes,
+// or a code object whose metadata is the launch's. NotFound for the CPU, and without a ptxas.
+absl::StatusOr<Tally> CheckBuild(const CheckInput& input);
 
 }  // namespace beamd::conformance

@@ -7,21 +7,18 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <random>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "devices/registry.h"
-#include "engine/base/hash.h"
 #include "engine/base/status.h"
 #include "engine/llvm/compiler.h"
-#include "engine/search/actions.h"
 #include "engine/uop/buffer_use.h"
 #include "engine/uop/evaluator.h"
 #include "engine/uop/output_check.h"
 #include "tests/conformance/check.h"
+#include "tests/conformance/variants.h"
 #include "tests/testing/corpus.h"
 
 namespace beamd::conformance {
@@ -29,36 +26,12 @@ namespace {
 
 using testing::CorpusNumeric;
 
-constexpr int kWalks = 3;
-constexpr int kMostSteps = 5;
 // Kernels a child process; a new one costs the start of LLVM and the JIT.
 constexpr size_t kBatch = 64;
 // A kernel's five variants, the evaluator included.
 constexpr unsigned kSecondsPerKernel = 180;
 // What the evaluator may spend a variant: nodes times points.
 constexpr double kWork = 1e6;
-
-// The lists that a kernel is run with: none, the heuristics', walks seeded by its id.
-std::vector<Kernel> Variants(const Kernel& kernel, const std::string& id) {
-  std::vector<Kernel> variants = {kernel, HandCodedOptimizations(kernel)};
-  std::mt19937_64 random(HashBytes(id).Prefix());
-  for (int walk = 0; walk < kWalks; ++walk) {
-    Kernel k = kernel;
-    const int steps = 1 + static_cast<int>(random() % kMostSteps);
-    for (int step = 0; step < steps; ++step) {
-      std::vector<std::pair<int, Kernel>> legal = LegalActions(k, ActionOptions());
-      if (legal.empty()) break;
-      std::set<OptOp> kinds;
-      for (const auto& [unused, next] : legal) kinds.insert(next.applied_opts().back().op);
-      const OptOp kind = *std::next(kinds.begin(), static_cast<int64_t>(random() % kinds.size()));
-      std::erase_if(legal,
-                    [&](const auto& l) { return l.second.applied_opts().back().op != kind; });
-      k = std::move(legal[random() % legal.size()].second);
-    }
-    variants.push_back(std::move(k));
-  }
-  return variants;
-}
 
 // One kernel's buffers, as the corpus fills them.
 class Case {

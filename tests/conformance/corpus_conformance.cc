@@ -31,6 +31,10 @@ ABSL_FLAG(std::vector<std::string>, targets, std::vector<std::string>({"cpu"}), 
 ABSL_FLAG(std::vector<std::string>, min_equal, {}, "check=ratio: exit with 1 below it");
 ABSL_FLAG(int, sample, 0, "kernels a check and target, drawn by --seed; 0: all");
 ABSL_FLAG(uint64_t, seed, 1, "of the sample");
+ABSL_FLAG(std::vector<std::string>, archs, {},
+          "of the build check: sm_75, gfx1100, ...; none: a target's own of the corpus");
+ABSL_FLAG(bool, heuristics_only, false, "the build check without its three random lists");
+ABSL_FLAG(std::string, ptxas, "", "the program; empty: the one in PATH");
 
 namespace beamd::conformance {
 namespace {
@@ -42,7 +46,8 @@ const std::map<std::string, Check>& Checks() {
                                                       {"actions", CheckActions},
                                                       {"walks", CheckWalks},
                                                       {"lower", CheckLowering},
-                                                      {"numeric", CheckNumeric}};
+                                                      {"numeric", CheckNumeric},
+                                                      {"build", CheckBuild}};
   return checks;
 }
 
@@ -64,6 +69,18 @@ absl::StatusOr<std::map<std::string, double>> ParseMinimums(const std::vector<st
   return minimums;
 }
 
+// What a check is made for, of one target: nothing but the target, or each of its archs.
+std::vector<std::string> ArchsOf(const std::string& check, TargetKind target) {
+  std::vector<std::string> archs;
+  if (check == "build") {
+    for (const std::string& arch : absl::GetFlag(FLAGS_archs)) {
+      if (absl::StartsWith(arch, "sm_") == (target == TargetKind::kCuda)) archs.push_back(arch);
+    }
+  }
+  if (archs.empty()) archs.push_back(check == "build" ? CorpusTarget(target).arch : "");
+  return archs;
+}
+
 // True if every ratio reaches its minimum.
 absl::StatusOr<bool> RunAll() {
   absl::StatusOr<std::map<std::string, double>> minimums =
@@ -81,33 +98,40 @@ absl::StatusOr<bool> RunAll() {
     for (const std::string& target : absl::GetFlag(FLAGS_targets)) {
       const absl::StatusOr<TargetKind> kind = ParseTarget(target);
       if (!kind.ok()) return kind.status();
-      const absl::StatusOr<Tally> tally = it->second({.recorded = &*recorded,
-                                                      .target = *kind,
-                                                      .excepted = (*excepted)[check],
-                                                      .sample = absl::GetFlag(FLAGS_sample),
-                                                      .seed = absl::GetFlag(FLAGS_seed)});
-      if (absl::IsNotFound(tally.status())) {
-        absl::FPrintF(stderr, "%s %s: skipped, %s\n", check, target, tally.status().message());
-        continue;
-      }
-      if (!tally.ok()) return tally.status();
-      absl::PrintF(
-          R"({"check":"%s","target":"%s","kernels":%d,"equal":%d,"unsupported":%d,"excepted":%d,"different":%d,"ratio":%.6f})"
-          "\n",
-          check, target, tally->kernels, tally->equal, tally->unsupported, tally->excepted,
-          tally->different, tally->Ratio());
-      std::fflush(stdout);
-      for (const auto& [id, why] : tally->differences) {
-        absl::FPrintF(stderr, "%s %s %s: %s\n", check, target, id, why);
-      }
-      if (!tally->needless.empty()) {
-        absl::FPrintF(stderr, "%s %s: excepted, but equal: %s\n", check, target,
-                      absl::StrJoin(tally->needless, " "));
-      }
-      const auto minimum = minimums->find(check);
-      if (minimum != minimums->end() && tally->Ratio() < minimum->second) {
-        absl::FPrintF(stderr, "%s %s: below %g\n", check, target, minimum->second);
-        enough = false;
+      for (const std::string& arch : ArchsOf(check, *kind)) {
+        const absl::StatusOr<Tally> tally =
+            it->second({.recorded = &*recorded,
+                        .target = *kind,
+                        .excepted = (*excepted)[check],
+                        .sample = absl::GetFlag(FLAGS_sample),
+                        .seed = absl::GetFlag(FLAGS_seed),
+                        .arch = arch,
+                        .ptxas = absl::GetFlag(FLAGS_ptxas),
+                        .heuristics_only = absl::GetFlag(FLAGS_heuristics_only)});
+        if (absl::IsNotFound(tally.status())) {
+          absl::FPrintF(stderr, "%s %s: skipped, %s\n", check, target, tally.status().message());
+          continue;
+        }
+        if (!tally.ok()) return tally.status();
+        absl::PrintF(
+            R"({"check":"%s","target":"%s",%s"kernels":%d,"equal":%d,"unsupported":%d,"excepted":%d,"different":%d,"ratio":%.6f})"
+            "\n",
+            check, target, arch.empty() ? "" : absl::StrCat(R"("arch":")", arch, R"(",)"),
+            tally->kernels, tally->equal, tally->unsupported, tally->excepted, tally->different,
+            tally->Ratio());
+        std::fflush(stdout);
+        for (const auto& [id, why] : tally->differences) {
+          absl::FPrintF(stderr, "%s %s %s: %s\n", check, target, id, why);
+        }
+        if (!tally->needless.empty()) {
+          absl::FPrintF(stderr, "%s %s: excepted, but equal: %s\n", check, target,
+                        absl::StrJoin(tally->needless, " "));
+        }
+        const auto minimum = minimums->find(check);
+        if (minimum != minimums->end() && tally->Ratio() < minimum->second) {
+          absl::FPrintF(stderr, "%s %s: below %g\n", check, target, minimum->second);
+          enough = false;
+        }
       }
     }
   }

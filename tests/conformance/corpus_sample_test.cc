@@ -48,7 +48,8 @@ INSTANTIATE_TEST_SUITE_P(Checks, CorpusSample,
                                            Case{"actions", CheckActions, 0.99, 200},
                                            Case{"walks", CheckWalks, 0.99, 200},
                                            Case{"lower", CheckLowering, 1, 200},
-                                           Case{"numeric", CheckNumeric, 0.99, 60}),
+                                           Case{"numeric", CheckNumeric, 0.99, 60},
+                                           Case{"build", CheckBuild, 1, 30}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -83,6 +83,13 @@ absl::StatusOr<UOp> Recorded::Graph(const std::string& id, UOpGraph& graph) cons
   return FromProto(it->second, graph);
 }
 
+std::vector<std::string> Recorded::Ids() const {
+  std::vector<std::string> ids;
+  ids.reserve(graphs_.size());
+  for (const auto& [id, unused] : graphs_) ids.push_back(id);
+  return ids;
+}
+
 std::vector<std::string> Recorded::ImageKernels() const {
   std::vector<std::string> ids;
   for (const auto& [id, graph] : graphs_) {

@@ -58,6 +58,8 @@ class Recorded {
 
   // The kernel's SINK.
   absl::StatusOr<UOp> Graph(const std::string& id, UOpGraph& graph) const;
+  // Of all kernels, in order.
+  std::vector<std::string> Ids() const;
   // Kernels with an image among their buffers.
   std::vector<std::string> ImageKernels() const;
   // `target`: "cpu", "cuda", "hip". NotFound where the file isn't there. Heuristics include those
