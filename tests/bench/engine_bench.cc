@@ -1,10 +1,11 @@
-// What one candidate costs before LLVM: each step from wire form to LLVM IR, over the corpus,
+// What one candidate costs: each step from wire form to LLVM IR, over the corpus,
 // heuristics' opts applied.
 //
-//   engine_bench --corpus DIR [--sample N]
+//   engine_bench --corpus DIR [--sample N] [--arch sm_80]
 //
 // Prints {"pass","median_us","p99_us","kernels"} a step, and for "candidate": opts applied, lowered
-// and emitted, which is what a beam pays a candidate besides LLVM's passes and code generation.
+// and emitted, which is what a beam pays a candidate besides LLVM's passes and code generation;
+// "lower_emit" and "lower_generate" are lowering and emission without and with those.
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
 
@@ -19,8 +20,10 @@
 #include "absl/flags/parse.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/gpu_target.h"
 #include "engine/base/status.h"
 #include "engine/kernel/kernel.h"
+#include "engine/llvm/codegen.h"
 #include "engine/llvm/emit.h"
 #include "engine/llvm/host.h"
 #include "engine/lower/pipeline.h"
@@ -31,6 +34,7 @@
 #include "tests/testing/corpus.h"
 
 ABSL_FLAG(std::string, corpus, "", "folder of the corpus");
+ABSL_FLAG(std::string, arch, "", "a GPU, sm_80 or gfx1100; empty: this CPU");
 ABSL_FLAG(int, sample, 2000, "kernels, evenly spread; 0: all");
 
 namespace beamd {
@@ -64,7 +68,8 @@ class Steps {
 };
 
 // The steps of one kernel; whatever refuses it ends them.
-absl::Status Measure(const v1::Graph& message, const TargetCaps& caps, Steps& steps) {
+absl::Status Measure(const v1::Graph& message, const TargetCaps& caps, CodeGenerator& generator,
+                     Steps& steps) {
   UOpGraph graph;
   BEAMD_ASSIGN_OR_RETURN(const UOp ast,
                          steps.Time("parse", [&] { return FromProto(message, graph); }));
@@ -83,12 +88,18 @@ absl::Status Measure(const v1::Graph& message, const TargetCaps& caps, Steps& st
   std::vector<std::pair<absl::string_view, absl::Duration>> passes;
   LowerOptions options;
   options.timings = &passes;
+  const absl::Time lowering = absl::Now();
   BEAMD_ASSIGN_OR_RETURN(const LinearProgram program, Lower(candidate, nodes, options));
+  const absl::Duration lowered = absl::Now() - lowering;
   for (const auto& [pass, took] : passes) steps.Add(std::string(pass), took);
   llvm::LLVMContext context;
   llvm::Module module("kernel", context);
   BEAMD_RETURN_IF_ERROR(steps.Time("emit", [&] { return EmitModule(program, caps, module); }));
   steps.Add("candidate", absl::Now() - start);
+  steps.Add("lower_emit", absl::Now() - lowering);
+  const absl::Time generating = absl::Now();
+  BEAMD_RETURN_IF_ERROR(generator.Generate(program).status());
+  steps.Add("lower_generate", lowered + (absl::Now() - generating));
   return absl::OkStatus();
 }
 
@@ -101,11 +112,17 @@ int Main() {
   }
   const size_t sample = absl::GetFlag(FLAGS_sample);
   const size_t step = sample == 0 ? 1 : std::max<size_t>(1, kernels->size() / sample);
-  const TargetCaps caps = HostCaps();
+  const std::string arch = absl::GetFlag(FLAGS_arch);
+  const absl::StatusOr<TargetCaps> caps = arch.empty() ? HostCaps() : GpuByName(arch);
+  const auto generator = caps.ok() ? CodeGenerator::Create(*caps) : caps.status();
+  if (!generator.ok()) {
+    std::fprintf(stderr, "engine_bench: %s\n", std::string(generator.status().message()).c_str());
+    return 2;
+  }
   Steps steps;
   int refused = 0;
   for (size_t i = 0; i < kernels->size(); i += step) {
-    if (!Measure((*kernels)[i].graph, caps, steps).ok()) ++refused;
+    if (!Measure((*kernels)[i].graph, *caps, **generator, steps).ok()) ++refused;
   }
   steps.Print();
   std::fprintf(stderr, "%d kernels refused by a step (images)\n", refused);
