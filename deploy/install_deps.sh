@@ -10,7 +10,7 @@ packages=(
   libabsl-dev libbenchmark-dev libgmock-dev libgrpc++-dev libgtest-dev liblld-22-dev libprotobuf-dev
   librocksdb-dev libseccomp-dev libspdlog-dev libssl-dev libzstd-dev llvm-22-dev prometheus-cpp-dev zlib1g-dev
   # checks
-  clang-format-14 clang-tidy-14
+  clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev logrotate openssl prometheus python3-jsonschema python3-yaml
 )
 
 missing=()
@@ -25,6 +25,12 @@ if [ "$(id -u)" -ne 0 ]; then
   as_root=(sudo)
 fi
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o=Dpkg::Use-Pty=0 -o=DPkg::Lock::Timeout=300)
+
+# Of prometheus we want promtool; its server must not start here. Where it is in use already, this isn't reached.
+unit=/etc/systemd/system/prometheus.service
+if [[ " ${missing[*]} " == *" prometheus "* && -d /etc/systemd/system && ! -e $unit ]]; then
+  "${as_root[@]}" ln -s /dev/null "$unit"
+fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

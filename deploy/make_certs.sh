@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes a certificate authority and certificates signed by it, for mutual TLS in a lab without one.
 #
-#   deploy/tls/make_certs.sh DIR server HOST...   server.crt, server.key for these names or addresses
-#   deploy/tls/make_certs.sh DIR client NAME      NAME.crt, NAME.key; the access file says cert:NAME
+#   deploy/make_certs.sh DIR server HOST...   server.crt, server.key for these names or addresses
+#   deploy/make_certs.sh DIR client NAME      NAME.crt, NAME.key; the access file says cert:NAME
 #
 # The first call makes ca.crt and ca.key in DIR; keep ca.key off the server. Keys are readable by
 # their owner only. Certificates last a year, the authority ten.
