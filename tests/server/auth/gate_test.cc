@@ -69,6 +69,7 @@ TEST(Gate, BoundsTheStreamsOfEachPrincipal) {
   Gate gate({.streams = 2});
   const Principal a{"a", Role::kAdmin};
   std::vector<Gate::Stream> open;
+  open.reserve(2);
   for (int i = 0; i < 2; ++i) open.push_back(*gate.OpenStream(a));
   const absl::Status refused = gate.OpenStream(a).status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused));
