@@ -10,7 +10,6 @@ namespace {
 
 using testing::Array;
 using testing::Coords;
-using testing::Count;
 using testing::Counting;
 using testing::ExpectFails;
 using testing::ExpectGradient;

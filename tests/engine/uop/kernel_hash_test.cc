@@ -66,7 +66,7 @@ Digest HashOf(absl::string_view text) {
   EXPECT_TRUE(root.ok()) << root.status();
   return KernelHash(*root);
 }
-Digest SumWith(std::vector<std::pair<absl::string_view, absl::string_view>> changes) {
+Digest SumWith(const std::vector<std::pair<absl::string_view, absl::string_view>>& changes) {
   const std::string text = absl::StrReplaceAll(kSum, changes);
   EXPECT_NE(text, kSum);
   return HashOf(text);

@@ -35,7 +35,8 @@ absl::Status Verify(absl::string_view text) {
   if (!root.ok()) return absl::InternalError(root.status().message());
   return VerifyKernel(*root);
 }
-absl::Status VerifySumWith(std::vector<std::pair<absl::string_view, absl::string_view>> changes) {
+absl::Status VerifySumWith(
+    const std::vector<std::pair<absl::string_view, absl::string_view>>& changes) {
   for (const auto& [from, to] : changes) {
     EXPECT_THAT(std::string(kSum), HasSubstr(std::string(from)));
   }
