@@ -50,7 +50,7 @@ struct Core {
 };
 
 absl::StatusOr<emu::LaunchPlan> PlanOf(const emu::EmuExecutable& executable, const Launch& launch,
-                                       int wave, uint64_t seed) {
+                                       int wave, const EmuOptions& options) {
   const KernelImage& image = executable.image();
   emu::LaunchPlan plan;
   plan.kernel = &executable.kernel();
@@ -60,7 +60,8 @@ absl::StatusOr<emu::LaunchPlan> PlanOf(const emu::EmuExecutable& executable, con
   plan.groups = image.global_size;
   plan.items = image.local_size;
   plan.wave = wave;
-  plan.seed = seed;
+  plan.seed = options.seed;
+  plan.most_groups = options.most_groups;
   plan.variables.assign(launch.variables.begin(), launch.variables.end());
   for (size_t i = 0; i < image.buffers.size(); ++i) {
     if (launch.buffers[i]->mapped() == nullptr) {
@@ -141,7 +142,7 @@ class EmuDevice final : public Device {
     if (loaded == nullptr) return absl::InvalidArgumentError("loaded by another device");
     BEAMD_RETURN_IF_ERROR(CheckLaunch(loaded->image(), launch));
     BEAMD_ASSIGN_OR_RETURN(const emu::LaunchPlan plan,
-                           PlanOf(*loaded, launch, caps_.wave_size, options_.seed));
+                           PlanOf(*loaded, launch, caps_.wave_size, options_));
     const std::lock_guard lock(core_.mutex);
     const int64_t start = NowNanoseconds();
     if (launch.begin < launch.end) {
@@ -156,7 +157,7 @@ class EmuDevice final : public Device {
     if (loaded == nullptr) return absl::InvalidArgumentError("loaded by another device");
     BEAMD_RETURN_IF_ERROR(CheckWholeLaunch(loaded->image(), launch));
     BEAMD_ASSIGN_OR_RETURN(emu::LaunchPlan plan,
-                           PlanOf(*loaded, launch, caps_.wave_size, options_.seed));
+                           PlanOf(*loaded, launch, caps_.wave_size, options_));
     return std::make_unique<EmuLaunch>(core_, loaded->image(), std::move(plan));
   }
 

@@ -15,6 +15,9 @@ struct EmuOptions {
   // Of the order that work-groups and work-items run in: 0 ascending, 1 descending, else shuffled.
   // A right kernel computes the same in each.
   uint64_t seed = 0;
+  // Of a launch only so many work-groups, the first in that order; 0: all. What a large kernel's
+  // others would have stored stays as it was.
+  int64_t most_groups = 0;
 };
 
 // "sm_80", "gfx1100", ...; "cuda" and "hip" stand for the conformance corpus' two. NotFound for

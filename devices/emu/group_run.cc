@@ -102,6 +102,9 @@ absl::Status GroupRun::Prepare() {
            static_cast<uint64_t>(sizes[2]);
   };
   group_count_ = product(plan_->groups);
+  groups_to_run_ = plan_->most_groups > 0
+                       ? std::min(group_count_, static_cast<uint64_t>(plan_->most_groups))
+                       : group_count_;
   item_count_ = static_cast<uint32_t>(product(plan_->items));
   const int fibers = item_count_ > 1 && (kernel.barriers > 0 || !kernel.collectives.empty())
                          ? static_cast<int>(item_count_)
@@ -207,7 +210,7 @@ absl::Status GroupRun::Run(const LaunchPlan& plan) {
     fibers_->Resume(0);
     return found_;
   }
-  for (uint64_t i = 0; i < group_count_ && found_.ok(); ++i) {
+  for (uint64_t i = 0; i < groups_to_run_ && found_.ok(); ++i) {
     EnterGroup(OrderedGroup(i));
     RunTogether();
   }
@@ -217,7 +220,7 @@ absl::Status GroupRun::Run(const LaunchPlan& plan) {
 void GroupRun::RunInTurn(void* self) {
   auto& run = *static_cast<GroupRun*>(self);
   const Entry entry = run.plan_->entry;
-  for (uint64_t i = 0; i < run.group_count_; ++i) {
+  for (uint64_t i = 0; i < run.groups_to_run_; ++i) {
     run.EnterGroup(run.OrderedGroup(i));
     for (const uint32_t item : run.order_) entry(&run.work_items_[item]);
   }

@@ -67,6 +67,7 @@ struct LaunchPlan {
   std::vector<int64_t> variables;
   // Of the order that groups and work-items run in. 0: ascending; 1: descending; else shuffled.
   uint64_t seed = 0;
+  int64_t most_groups = 0;  // that run, the first in that order; 0: all
 };
 
 // Keeps its memory between launches. Not thread-safe.
@@ -117,7 +118,7 @@ class GroupRun {
   size_t shared_bytes_ = 0;
   Shadow shared_shadow_;
   std::vector<Shadow> buffer_shadows_;
-  uint64_t group_count_ = 0, group_stride_ = 1;
+  uint64_t group_count_ = 0, group_stride_ = 1, groups_to_run_ = 0;
   uint32_t item_count_ = 0;
   // An epoch is from a barrier, or a group's beginning, to the next.
   uint32_t epoch_ = 0, group_start_ = 0, launch_start_ = 0;

@@ -87,10 +87,14 @@ absl::StatusOr<Tally> CheckActions(const CheckInput& input);
 absl::StatusOr<Tally> CheckWalks(const CheckInput& input);
 // Whether the kernel with what the heuristics choose becomes a linear program for the target.
 absl::StatusOr<Tally> CheckLowering(const CheckInput& input);
-// Values on this host's CPU: a kernel without opts, with the heuristics' and after three random
-// walks. NotFound for other targets. Kernels run in child processes: what crashes or hangs costs
-// itself.
+// Values: a kernel without opts, with the heuristics' and after three random walks. On this host's
+// CPU; or on GPUs that it plays (devices/emu), of kernels up to 10^7 points: there a race or an
+// access out of bounds is a difference too. Kernels run in child processes: what crashes or hangs
+// costs itself.
 absl::StatusOr<Tally> CheckNumeric(const CheckInput& input);
+// The kernels of `hot` that the heuristics give a tensor core: what a few emulated work-groups store
+// against the evaluator. NotFound for the CPU.
+absl::StatusOr<Tally> CheckTensorCores(const CheckInput& input);
 // Code for a GPU without one: the heuristics' opts and three random walks become PTX that ptxas takes,
 // or a code object whose metadata is the launch's. NotFound for the CPU, and without a ptxas.
 absl::StatusOr<Tally> CheckBuild(const CheckInput& input);

@@ -1,23 +1,20 @@
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
-#include <csignal>
-#include <cstdio>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "devices/registry.h"
 #include "engine/base/status.h"
 #include "engine/llvm/compiler.h"
 #include "engine/uop/buffer_use.h"
 #include "engine/uop/evaluator.h"
 #include "engine/uop/output_check.h"
+#include "tests/conformance/bench.h"
 #include "tests/conformance/check.h"
+#include "tests/conformance/children.h"
 #include "tests/conformance/variants.h"
 #include "tests/testing/corpus.h"
 
@@ -26,8 +23,6 @@ namespace {
 
 using testing::CorpusNumeric;
 
-// Kernels a child process; a new one costs the start of LLVM and the JIT.
-constexpr size_t kBatch = 64;
 // A kernel's five variants, the evaluator included.
 constexpr unsigned kSecondsPerKernel = 180;
 // What the evaluator may spend a variant: nodes times points.
@@ -130,16 +125,17 @@ class Case {
 
 // How the kernel's values differ, empty if they don't.
 absl::StatusOr<std::string> Difference(const CorpusNumeric& recorded, const CheckInput& input,
-                                       const TargetCaps& caps, KernelCompiler& compiler,
-                                       Device& device) {
+                                       const Bench& bench) {
   UOpGraph graph;
   BEAMD_ASSIGN_OR_RETURN(const UOp sink, input.recorded->Graph(recorded.id, graph));
-  BEAMD_ASSIGN_OR_RETURN(const Kernel kernel, Kernel::Create(sink, caps));
+  BEAMD_ASSIGN_OR_RETURN(const Kernel kernel, Kernel::Create(sink, bench.caps()));
   const Case c(sink, recorded);
   std::vector<std::string> reference;
+  size_t number = 0;
   for (const Kernel& variant : Variants(kernel, recorded.id)) {
     const std::string opts = ToString(variant.applied_opts());
-    absl::StatusOr<CompileResult> compiled = compiler.Compile(variant, {});
+    Device& device = *bench.devices[number++ % bench.devices.size()];
+    absl::StatusOr<CompileResult> compiled = bench.compiler->Compile(variant, {});
     if (!compiled.ok()) return absl::StrCat(opts, ": ", compiled.status().message());
     absl::StatusOr<std::vector<std::string>> got = c.Run(device, compiled->image);
     if (!got.ok()) return absl::StrCat(opts, ": ", got.status().message());
@@ -151,23 +147,16 @@ absl::StatusOr<std::string> Difference(const CorpusNumeric& recorded, const Chec
   return std::string();
 }
 
-// In a child: the kernels from `begin` on, a line each on `out`: "=" or "!" and why.
-[[noreturn]] void RunBatch(const std::vector<CorpusNumeric>& cases, size_t begin, size_t end,
-                           const CheckInput& input, int out) {
-  FILE* lines = fdopen(out, "w");
-  const TargetCaps caps = HostCaps();
-  const absl::StatusOr<std::unique_ptr<KernelCompiler>> compiler = KernelCompiler::Create(caps);
-  const absl::StatusOr<std::unique_ptr<Device>> device = OpenDevice("cpu:0");
-  if (!compiler.ok() || !device.ok()) _exit(2);
-  for (size_t i = begin; i < end; ++i) {
-    alarm(kSecondsPerKernel);
-    const absl::StatusOr<std::string> why = Difference(cases[i], input, caps, **compiler, **device);
-    std::string text = why.ok() ? *why : std::string(why.status().message());
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    std::fprintf(lines, "%c%s\n", text.empty() ? '=' : '!', text.c_str());
-    std::fflush(lines);
+// An emulated GPU does some 10^8 points a second.
+constexpr int64_t kMostPoints = 10'000'000;
+
+// Points of the full shape, at most kMostPoints + 1.
+int64_t PointsOf(const Kernel& kernel) {
+  int64_t points = 1;
+  for (const SInt& size : kernel.full_shape()) {
+    points = size.max() == 0 ? 0 : std::min(points, kMostPoints / size.max() + 1) * size.max();
   }
-  _exit(0);
+  return std::min(points, kMostPoints + 1);
 }
 
 // Nothing is recorded of kernels with images: the evaluator alone judges them.
@@ -189,51 +178,41 @@ absl::Status AddImageKernels(const Recorded& recorded, std::vector<CorpusNumeric
   return absl::OkStatus();
 }
 
+// Those that an emulated GPU is quick enough for.
+absl::Status KeepSmall(const CheckInput& input, std::vector<CorpusNumeric>& cases) {
+  std::vector<CorpusNumeric> kept;
+  for (CorpusNumeric& c : cases) {
+    UOpGraph graph;
+    BEAMD_ASSIGN_OR_RETURN(const UOp sink, input.recorded->Graph(c.id, graph));
+    const absl::StatusOr<Kernel> kernel = Kernel::Create(sink, CorpusTarget(input.target));
+    // What the engine refuses counts as different.
+    if (!kernel.ok() || PointsOf(*kernel) <= kMostPoints) kept.push_back(std::move(c));
+  }
+  cases = std::move(kept);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Tally> CheckNumeric(const CheckInput& input) {
-  if (input.target != TargetKind::kCpu)
-    return absl::NotFoundError("values are compared on the CPU");
   BEAMD_ASSIGN_OR_RETURN(std::vector<CorpusNumeric> cases,
                          testing::ReadCorpusNumeric(input.recorded->directory()));
   BEAMD_RETURN_IF_ERROR(AddImageKernels(*input.recorded, cases));
   std::erase_if(cases, [](const CorpusNumeric& c) { return !c.variables.empty(); });
+  if (input.target != TargetKind::kCpu) BEAMD_RETURN_IF_ERROR(KeepSmall(input, cases));
   cases = Sampled(std::move(cases), input);
   Tally tally;
-  size_t next = 0;
-  while (next < cases.size()) {
-    int ends[2];
-    if (pipe(ends) != 0) return absl::InternalError("no pipe");
-    const size_t end = std::min(cases.size(), next + kBatch);
-    std::fflush(stdout);
-    const pid_t child = fork();
-    if (child < 0) return absl::InternalError("no process");
-    if (child == 0) {
-      close(ends[0]);
-      RunBatch(cases, next, end, input, ends[1]);
-    }
-    close(ends[1]);
-    FILE* lines = fdopen(ends[0], "r");
-    char* line = nullptr;
-    size_t capacity = 0;
-    while (next < end && getline(&line, &capacity, lines) > 0) {
-      std::string why(line + 1);
-      why.pop_back();
-      Count(cases[next++].id, why, input, tally);
-    }
-    free(line);
-    fclose(lines);
-    int status = 0;
-    waitpid(child, &status, 0);
-    if (next < end) {
-      // The child died over this one.
-      const std::string why = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM
-                                  ? absl::StrCat("took over ", kSecondsPerKernel, " s")
-                              : WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
-                                                    : absl::StrCat("exit ", WEXITSTATUS(status));
-      Count(cases[next++].id, why, input, tally);
-    }
-  }
+  BEAMD_RETURN_IF_ERROR(InChildren(
+      cases.size(), kSecondsPerKernel,
+      [&]() -> std::function<std::string(size_t)> {
+        auto bench = std::make_shared<absl::StatusOr<Bench>>(MakeBench(input, /*most_groups=*/0));
+        return [&, bench](size_t i) {
+          if (!bench->ok()) return std::string(bench->status().message());
+          const absl::StatusOr<std::string> why = Difference(cases[i], input, **bench);
+          return why.ok() ? *why : std::string(why.status().message());
+        };
+      },
+      [&](size_t i, const std::string& why) { Count(cases[i].id, why, input, tally); }));
   return tally;
 }
 

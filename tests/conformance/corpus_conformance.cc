@@ -42,12 +42,10 @@ namespace {
 using Check = absl::StatusOr<Tally> (*)(const CheckInput&);
 
 const std::map<std::string, Check>& Checks() {
-  static const std::map<std::string, Check> checks = {{"hc", CheckHeuristics},
-                                                      {"actions", CheckActions},
-                                                      {"walks", CheckWalks},
-                                                      {"lower", CheckLowering},
-                                                      {"numeric", CheckNumeric},
-                                                      {"build", CheckBuild}};
+  static const std::map<std::string, Check> checks = {
+      {"hc", CheckHeuristics},  {"actions", CheckActions}, {"walks", CheckWalks},
+      {"lower", CheckLowering}, {"numeric", CheckNumeric}, {"tensor_cores", CheckTensorCores},
+      {"build", CheckBuild}};
   return checks;
 }
 

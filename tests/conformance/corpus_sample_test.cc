@@ -29,11 +29,16 @@ TEST_P(CorpusSample, AgreesWithTheRelease) {
   absl::StatusOr<Excepted> excepted = ParseExcepted(kExcepted);
   ASSERT_TRUE(excepted.ok()) << excepted.status();
   for (TargetKind target : {TargetKind::kCpu, TargetKind::kCuda, TargetKind::kHip}) {
-    const absl::StatusOr<Tally> tally = GetParam().check({.recorded = &*recorded,
-                                                          .target = target,
-                                                          .excepted = (*excepted)[GetParam().name],
-                                                          .sample = GetParam().sample,
-                                                          .seed = 20});
+    // Values on a GPU are the emulator's, at a thousandth of its speed.
+    constexpr int kEmulated = 16;
+    const bool emulated =
+        target != TargetKind::kCpu && absl::string_view(GetParam().name) == "numeric";
+    const absl::StatusOr<Tally> tally =
+        GetParam().check({.recorded = &*recorded,
+                          .target = target,
+                          .excepted = (*excepted)[GetParam().name],
+                          .sample = emulated ? kEmulated : GetParam().sample,
+                          .seed = 20});
     if (absl::IsNotFound(tally.status())) continue;
     ASSERT_TRUE(tally.ok()) << tally.status();
     EXPECT_GE(tally->Ratio(), GetParam().minimum) << TargetName(target);
