@@ -43,6 +43,7 @@
 #include "server/workers/codec.h"
 #include "server/workers/compile_handler.h"
 #include "server/workers/fleet.h"
+#include "server/workers/probe_handler.h"
 #include "server/workers/process_pipeline.h"
 #include "server/workers/runner_handler.h"
 #include "server/workers/spawn.h"
@@ -270,6 +271,12 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
                  from.description.environment().model(), from.description.environment().arch(),
                  from.description.environment().llvm());
   }
+  for (const v1::Driver& driver : fleet.drivers) {
+    if (!driver.why().empty()) spdlog::info("driver={} none: {}", driver.name(), driver.why());
+  }
+  for (const FailedDevice& failed : fleet.failed) {
+    spdlog::warn("device={} doesn't start: {}", failed.id, failed.why);
+  }
   const std::string build = absl::StrCat("beamd ", kBeamdVersion);
   const BeamSearcher searcher(*store, capture.get());
   Tuner tuner(*store, std::move(devices),
@@ -350,6 +357,10 @@ int RunChildProcess(const std::string& kind, const std::vector<std::string>& arg
     CompileHandler handler;
     return RunChild(args, handler);
   }
+  if (kind == "probe") {
+    ProbeHandler handler;
+    return RunChild(args, handler);
+  }
   RunnerHandler handler(ChildFlag(args, "device", "cpu:0"));
   return RunChild(args, handler);
 }
@@ -364,7 +375,9 @@ int Run(const std::vector<std::string>& args) {
   const std::vector<std::string> rest(args.begin() + 1, args.end());
   if (args[0] == "serve") return RunServe(rest);
   if (args[0] == "token") return RunToken(rest);
-  if (args[0] == "worker" || args[0] == "runner") return RunChildProcess(args[0], rest);
+  if (args[0] == "worker" || args[0] == "runner" || args[0] == "probe") {
+    return RunChildProcess(args[0], rest);
+  }
   return Usage("no command " + args[0]);
 }
 

@@ -320,12 +320,25 @@ void PrintRecord(const v1::Record& record, bool json) {
 void PrintDevices(const v1::ListDevicesResponse& response, bool json) {
   if (json) return PrintMessage(response);
   for (const v1::Device& device : response.devices()) {
+    if (device.state() == v1::DEVICE_STATE_FAILED) {
+      std::printf("%s  failed  %s\n", device.id().c_str(), device.why().c_str());
+      continue;
+    }
     const v1::Environment& environment = device.environment();
     std::printf("%s  %s  %s (%s)  LLVM %s%s%s\n", device.id().c_str(),
                 ShortName(v1::DeviceState_Name(device.state()), "DEVICE_STATE_").c_str(),
                 environment.model().c_str(), environment.arch().c_str(), environment.llvm().c_str(),
                 environment.driver().empty() ? "" : "  driver ", environment.driver().c_str());
     std::printf("  runner   %s\n", PoolText(device.runners()).c_str());
+    if (!device.has_condition()) continue;
+    const v1::DeviceCondition& now = device.condition();
+    std::printf("  now      %u MHz, memory %u MHz, %u C, %u foreign processes\n", now.clock_mhz(),
+                now.memory_clock_mhz(), now.temperature_celsius(), now.foreign_processes());
+  }
+  for (const v1::Driver& driver : response.drivers()) {
+    if (!driver.why().empty()) {
+      std::printf("%s  no device  %s\n", driver.name().c_str(), driver.why().c_str());
+    }
   }
   std::printf("workers    %s\n", PoolText(response.workers()).c_str());
 }

@@ -194,6 +194,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaApi& api, int o
   DeviceInfo info;
   info.vendor = "NVIDIA";
   info.arch = caps.arch;
+  info.emulated = api.takes_bitcode;
   info.driver = absl::StrCat("CUDA ", VersionText(version));
   info.units = attributes[kMultiprocessorCount];
   info.cache_bytes = attributes[kL2CacheSize];

@@ -216,6 +216,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenHipDevice(const HipApi& api, int ord
   DeviceInfo info;
   info.vendor = "AMD";
   info.arch = caps.arch;
+  info.emulated = api.takes_bitcode;
   info.driver = absl::StrCat("HIP ", VersionText(version), ".", version % kMinorUnit);
   info.units = attributes[kMultiprocessorCount];
   info.cache_bytes = attributes[kL2CacheSize];

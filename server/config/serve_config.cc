@@ -24,7 +24,7 @@ constexpr char kUsage[] = R"(beamd serve --store DIR [flags]
 
   serve     tunes kernels for clients; prints "ready ADDR" once it does
   token     makes a bearer token: beamd token NAME ROLE
-  worker    compiles, runner times: started by serve, not by hand
+  worker    compiles, runner times, probe looks for devices: started by serve, not by hand
 
 A flag may stand in the file of --config, as `name: value` in protobuf's text format.
 SIGTERM and SIGINT drain: new work is refused, running jobs get --drain_timeout to end.
@@ -187,7 +187,7 @@ CommandLine ServeCommandLine(ServeConfig& config) {
   line.Add("workers", &config.workers, "compile workers; 0: one for each compile core");
   line.Add("compile_cores", &config.compile_cores, "cores of workers and daemon; else the others");
   line.Add("timing_cores", &config.timing_cores, "cores that kernels are timed on; else the last");
-  line.Add("devices", &config.devices, "devices to own, with commas");
+  line.Add("devices", &config.devices, "devices to own, with commas; empty: all that there are");
   line.Add("worker_memory_mb", &config.worker_memory_mb,
            "a worker over it is replaced; 0: no limit");
   line.Add("runner_memory_mb", &config.runner_memory_mb,

@@ -52,7 +52,7 @@ struct ServeConfig {
   int64_t workers = 0;
   std::vector<int> compile_cores;
   std::vector<int> timing_cores;
-  std::string devices = "cpu:0";
+  std::string devices;  // empty: all that there are
   int64_t worker_memory_mb = 4096;
   int64_t runner_memory_mb = 0;
   int64_t tasks_per_worker = 4096;

@@ -165,7 +165,15 @@ RawUnary DevicesService::List(grpc::CallbackServerContext* context, const grpc::
                                                   : v1::DEVICE_STATE_READY);
           ToProto(state, *device.mutable_runners());
           device.mutable_cores()->Add(from.cores.begin(), from.cores.end());
+          if (state.condition) *device.mutable_condition() = *state.condition;
         }
+        for (const FailedDevice& from : fleet_.failed) {
+          v1::Device& device = *resp.add_devices();
+          device.set_id(from.id);
+          device.set_state(v1::DEVICE_STATE_FAILED);
+          device.set_why(from.why);
+        }
+        *resp.mutable_drivers() = {fleet_.drivers.begin(), fleet_.drivers.end()};
         return absl::OkStatus();
       });
 }

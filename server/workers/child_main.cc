@@ -29,12 +29,14 @@ absl::Status Serve(TaskHandler& handler, Sandbox sandbox) {
   hello.mutable_hello()->set_build(BuildId());
   hello.mutable_hello()->set_protocol(kFrameProtocol);
   hello.mutable_hello()->set_pid(getpid());
-  BEAMD_RETURN_IF_ERROR(handler.Start(*hello.mutable_hello()));
+  const absl::Status started = handler.Start(*hello.mutable_hello());
+  hello.mutable_hello()->set_failed(std::string(started.message()));
   // Before the first frame of a client's kernel, after all that was opened to start.
   for (std::string& part : EnterSandbox(sandbox)) {
     *hello.mutable_hello()->add_sandbox() = std::move(part);
   }
   BEAMD_RETURN_IF_ERROR(channel.Write(hello));
+  BEAMD_RETURN_IF_ERROR(started);
   while (true) {
     BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::Frame> frame, channel.Read());
     if (!frame) return absl::OkStatus();

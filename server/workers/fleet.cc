@@ -29,10 +29,26 @@ std::string SandboxFlag(bool on, Sandbox sandbox) {
   return absl::StrCat("--sandbox=", Name(on ? sandbox : Sandbox::kOff));
 }
 
-// A GPU's driver opens files and needs its user's rights as it goes.
-Sandbox SandboxOf(const std::string& device) {
-  return absl::StartsWith(device, "cuda") || absl::StartsWith(device, "hip") ? Sandbox::kDevice
-                                                                             : Sandbox::kStrict;
+bool IsGpu(const std::string& device) {
+  return absl::StartsWith(device, "cuda") || absl::StartsWith(device, "hip");
+}
+
+// What the drivers say. Where even asking fails, one that says so.
+std::vector<v1::Driver> Probe(Supervisor& supervisor, const FleetOptions& options) {
+  const PoolId pool = supervisor.AddPool(
+      {.name = "probe",
+       .children = 1,
+       .args = {options.probe_command, SandboxFlag(options.sandbox, Sandbox::kDevice)},
+       .cores = options.compile_cores});
+  const absl::StatusOr<internal::Hello> hello = supervisor.WaitForHello(pool, options.probe_limit);
+  supervisor.ClosePool(pool);
+  if (hello.ok()) return {hello->drivers().begin(), hello->drivers().end()};
+  v1::Driver cpu, unknown;
+  cpu.set_name("cpu");
+  cpu.add_devices("cpu:0");
+  unknown.set_name("gpu");
+  unknown.set_why(absl::StrCat("asking the drivers failed: ", hello.status().message()));
+  return {cpu, unknown};
 }
 
 }  // namespace
@@ -66,24 +82,45 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
            static_cast<int64_t>(static_cast<double>(options.worker_memory_bytes) * kRecycleShare),
        .address_space_bytes = options.worker_memory_bytes,
        .recycle_tasks = options.tasks_per_worker});
-  std::vector<PoolId> runners;
-  for (const std::string& device : options.devices) {
-    runners.push_back(
+  fleet.drivers = Probe(supervisor, options);
+  std::vector<std::string> devices = options.devices;
+  if (devices.empty()) {
+    for (const v1::Driver& driver : fleet.drivers) {
+      devices.insert(devices.end(), driver.devices().begin(), driver.devices().end());
+    }
+  }
+  struct Runner {
+    std::string device;
+    std::vector<int> cores;
+    PoolId pool;
+  };
+  std::vector<Runner> runners;
+  for (const std::string& device : devices) {
+    const std::vector<int>& cores = IsGpu(device) ? options.compile_cores : options.timing_cores;
+    // A GPU's driver opens files and needs its user's rights as it goes.
+    const Sandbox sandbox = IsGpu(device) ? Sandbox::kDevice : Sandbox::kStrict;
+    const PoolId pool =
         supervisor.AddPool({.name = "runner",
                             .children = 1,
                             .args = {options.runner_command, absl::StrCat("--device=", device),
-                                     SandboxFlag(options.sandbox, SandboxOf(device))},
-                            .cores = options.timing_cores,
-                            .memory_limit_bytes = options.runner_memory_bytes}));
+                                     SandboxFlag(options.sandbox, sandbox)},
+                            .cores = cores,
+                            .memory_limit_bytes = options.runner_memory_bytes});
+    runners.push_back({device, cores, pool});
   }
   BEAMD_RETURN_IF_ERROR(supervisor.WaitForHello(fleet.workers, options.start_limit).status());
   absl::Status status = absl::UnavailableError("no device was asked for");
-  for (const PoolId runner : runners) {
-    absl::StatusOr<internal::Hello> hello = supervisor.WaitForHello(runner, options.start_limit);
+  for (const Runner& runner : runners) {
+    absl::StatusOr<internal::Hello> hello =
+        supervisor.WaitForHello(runner.pool, options.start_limit);
     status = hello.status();
-    if (!status.ok()) continue;
+    if (!status.ok()) {
+      supervisor.ClosePool(runner.pool);
+      fleet.failed.push_back({runner.device, std::string(status.message())});
+      continue;
+    }
     fleet.devices.push_back(
-        {.description = hello->device(), .runner = runner, .cores = options.timing_cores});
+        {.description = hello->device(), .runner = runner.pool, .cores = runner.cores});
   }
   if (fleet.devices.empty()) return status;
   return fleet;

@@ -18,6 +18,7 @@ struct FleetOptions {
   // Cores that workers run on, and cores that kernels are timed on; see ChooseCores.
   std::vector<int> compile_cores;
   std::vector<int> timing_cores;
+  // Empty: all that the drivers of this machine have.
   std::vector<std::string> devices = {"cpu:0"};
   int64_t worker_memory_bytes = int64_t{4} << 30;
   int64_t runner_memory_bytes = 0;  // 0: no limit
@@ -28,6 +29,9 @@ struct FleetOptions {
   // argv that makes this executable a worker or a runner.
   std::string worker_command = "worker";
   std::string runner_command = "runner";
+  std::string probe_command = "probe";
+  // For asking the drivers what they have.
+  absl::Duration probe_limit = absl::Seconds(20);
 };
 
 // A device whose runner is up.
@@ -37,10 +41,18 @@ struct FleetDevice {
   std::vector<int> cores;
 };
 
+// A device that was asked for, or found, and whose runner doesn't start.
+struct FailedDevice {
+  std::string id;
+  std::string why;
+};
+
 struct Fleet {
   PoolId workers = 0;
   int worker_count = 0;
   std::vector<FleetDevice> devices;
+  std::vector<FailedDevice> failed;
+  std::vector<v1::Driver> drivers;
 };
 
 // Fills in the cores that `options` leaves open: the last core of this process for timing, the
@@ -48,8 +60,8 @@ struct Fleet {
 // this process may not use. Call it before the process binds itself to the compile cores.
 absl::StatusOr<FleetOptions> ChooseCores(FleetOptions options);
 
-// Starts them all and waits for their hellos. Unavailable where workers don't start, or no device's
-// runner does.
+// Starts them all and waits for their hellos. A GPU's runner gets the compile cores, for it waits
+// most of the time. Unavailable where workers don't start, or no device's runner does.
 absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& options);
 
 }  // namespace beamd

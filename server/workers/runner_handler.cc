@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "devices/measure.h"
 #include "devices/registry.h"
 #include "engine/base/status.h"
@@ -49,6 +50,8 @@ absl::Status RunnerHandler::Start(internal::Hello& hello) {
   environment.set_units(static_cast<uint32_t>(info.units));
   if (device_->caps().kind != TargetKind::kCpu) environment.set_memory_bytes(info.memory_bytes);
   environment.set_driver(info.driver);
+  environment.set_clock_limit_mhz(static_cast<uint32_t>(info.clock_limit_mhz));
+  environment.set_memory_clock_limit_mhz(static_cast<uint32_t>(info.memory_clock_limit_mhz));
   environment.set_llvm(LlvmVersion());
   environment.set_codegen_epoch(kCodegenEpoch);
   environment.set_measurement_version(kMeasurementVersion);
@@ -71,13 +74,30 @@ void RunnerHandler::DropContext(uint64_t id) {
 absl::Status RunnerHandler::Handle(const internal::Frame& request, internal::Frame& reply) {
   if (request.has_time()) {
     Time(request.time(), *reply.mutable_timed());
-    return absl::OkStatus();
-  }
-  if (request.has_verify()) {
+  } else if (request.has_verify()) {
     Verify(request.verify(), *reply.mutable_verified());
-    return absl::OkStatus();
+  } else {
+    return absl::InvalidArgumentError("a runner was sent neither a timing nor a check");
   }
-  return absl::InvalidArgumentError("a runner was sent a frame that is neither timing nor a check");
+  if (!device_->Wait().ok()) {
+    // Lost for this process; the next one opens it anew.
+    reply.set_ends("device");
+  } else {
+    AddCondition(reply);
+  }
+  return absl::OkStatus();
+}
+
+void RunnerHandler::AddCondition(internal::Frame& reply) {
+  if (absl::Now() < condition_due_) return;
+  condition_due_ = absl::Now() + absl::Seconds(1);
+  const absl::StatusOr<DeviceCondition> condition = device_->Condition();
+  if (!condition.ok()) return;
+  v1::DeviceCondition& to = *reply.mutable_condition();
+  to.set_clock_mhz(static_cast<uint32_t>(condition->clock_mhz));
+  to.set_memory_clock_mhz(static_cast<uint32_t>(condition->memory_clock_mhz));
+  to.set_temperature_celsius(static_cast<uint32_t>(condition->temperature_celsius));
+  to.set_foreign_processes(static_cast<uint32_t>(condition->foreign_processes));
 }
 
 void RunnerHandler::Time(const internal::TimeRequest& request, internal::TimeReply& reply) {

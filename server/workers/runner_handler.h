@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "devices/device.h"
 #include "engine/uop/uop.h"
 #include "server/workers/candidate_runner.h"
@@ -31,6 +32,8 @@ class RunnerHandler final : public TaskHandler {
     UOp sink;
     uint64_t seed = 0;
   };
+  // The device's own account of itself, not more than once a second.
+  void AddCondition(internal::Frame& reply);
   void Time(const internal::TimeRequest& request, internal::TimeReply& reply);
   void Verify(const internal::VerifyRequest& request, internal::VerifyReply& reply);
 
@@ -38,6 +41,7 @@ class RunnerHandler final : public TaskHandler {
   std::unique_ptr<Device> device_;
   std::map<uint64_t, std::unique_ptr<Context>> contexts_;
   std::optional<CandidateRunner> runner_;  // once started
+  absl::Time condition_due_ = absl::InfinitePast();
 };
 
 }  // namespace beamd

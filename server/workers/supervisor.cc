@@ -80,6 +80,7 @@ struct Child {
   std::optional<PoolTask> task;
   uint64_t task_number = 0;
   bool greeted = false;  // said hello
+  std::string failed;    // why it can't serve, in its own words
   bool dead = false;
   Clock::time_point started;
   Clock::time_point deadline = kNever;
@@ -99,6 +100,7 @@ struct Pool {
   uint64_t last_owner = 0;
   PoolState state;
   int start_failures = 0;
+  std::string start_error = "not yet";
   Clock::time_point next_start = Clock::time_point::min();
 };
 
@@ -137,6 +139,14 @@ class Supervisor::Impl {
     return static_cast<PoolId>(pools_.size()) - 1;
   }
 
+  void ClosePool(PoolId id) {
+    MutexLock lock(mutex_);
+    Pool& pool = *pools_[id];
+    pool.options.children = 0;
+    for (const auto& child : pool.children) Condemn(*child, TaskOutcome::kCancelled, "closed");
+    Wake();
+  }
+
   absl::StatusOr<internal::Hello> WaitForHello(PoolId id, absl::Duration timeout) {
     const absl::Time deadline = absl::Now() + timeout;
     MutexLock lock(mutex_);
@@ -144,7 +154,7 @@ class Supervisor::Impl {
     while (!pool.state.hello) {
       if (pool.start_failures >= kStartFailures || absl::Now() >= deadline) {
         return absl::UnavailableError(
-            absl::StrCat("no ", pool.options.name, " starts: ", last_start_error_));
+            absl::StrCat("no ", pool.options.name, " starts: ", pool.start_error));
       }
       hello_.WaitUntil(mutex_, deadline);
     }
@@ -389,15 +399,14 @@ class Supervisor::Impl {
   }
 
   void StartFailed(Pool& pool, std::string why, Clock::time_point now) BEAMD_REQUIRES(mutex_) {
-    last_start_error_ = std::move(why);
+    pool.start_error = std::move(why);
     const milliseconds wait =
         std::min(kLastBackOff, kFirstBackOff * (1 << std::min(pool.start_failures, 10)));
     pool.next_start = now + wait;
     if (++pool.start_failures < kStartFailures) return;
     for (auto& [owner, queue] : pool.queues) {
       for (PoolTask& task : queue) {
-        Finish(std::move(task),
-               {.outcome = TaskOutcome::kUnavailable, .detail = last_start_error_});
+        Finish(std::move(task), {.outcome = TaskOutcome::kUnavailable, .detail = pool.start_error});
       }
     }
     pool.queues.clear();
@@ -498,6 +507,10 @@ class Supervisor::Impl {
         Condemn(child, TaskOutcome::kGarbage, "not a child of this build");
         return;
       }
+      if (!frame.hello().failed().empty()) {
+        child.failed = frame.hello().failed();
+        return;
+      }
       pool.state.hello = frame.hello();
       pool.start_failures = 0;
       child.state = Child::State::kIdle;
@@ -511,6 +524,8 @@ class Supervisor::Impl {
       return;
     }
     const auto now = Clock::now();
+    const std::string ends = frame.ends();
+    if (frame.has_condition()) pool.state.condition = frame.condition();
     TaskEnd end{.reply = std::move(frame), .ran = absl::FromChrono(now - child.started)};
     Finish(*std::move(child.task), std::move(end));
     child.task.reset();
@@ -519,7 +534,11 @@ class Supervisor::Impl {
     ++child.tasks_done;
     ++pool.state.tasks_done;
     last_activity_ = now;
-    Recycle(pool, child, now);
+    if (ends.empty()) {
+      Recycle(pool, child, now);
+    } else {
+      Retire(child, ends, now);
+    }
     Dispatch(pool);
   }
 
@@ -532,9 +551,12 @@ class Supervisor::Impl {
     if (!due && options.recycle_bytes > 0 && child.tasks_done % kTasksBetweenLooks == 0) {
       due = ResidentBytes(child.process.pid) > options.recycle_bytes;
     }
-    if (!due) return;
+    if (due) Retire(child, "recycled", now);
+  }
+
+  void Retire(Child& child, std::string reason, Clock::time_point now) BEAMD_REQUIRES(mutex_) {
     child.state = Child::State::kRetiring;
-    child.reason = "recycled";
+    child.reason = std::move(reason);
     child.deadline = now + kRetireLimit;
     shutdown(child.process.channel, SHUT_WR);
   }
@@ -566,7 +588,9 @@ class Supervisor::Impl {
                                          .ran = absl::FromChrono(now - child->started)});
       }
     }
-    if (!child->greeted) StartFailed(pool, child->detail, now);
+    if (!child->greeted) {
+      StartFailed(pool, child->failed.empty() ? child->detail : child->failed, now);
+    }
     ++pool.state.replaced[child->reason];
     if (child->process.channel >= 0) close(child->process.channel);
     close(child->process.pidfd);
@@ -604,7 +628,6 @@ class Supervisor::Impl {
   CondVar hello_;
   std::vector<std::unique_ptr<Pool>> pools_ BEAMD_GUARDED_BY(mutex_);
   std::vector<std::pair<std::function<void(TaskEnd)>, TaskEnd>> finished_ BEAMD_GUARDED_BY(mutex_);
-  std::string last_start_error_ BEAMD_GUARDED_BY(mutex_) = "not yet";
   Clock::time_point last_activity_ BEAMD_GUARDED_BY(mutex_) = Clock::time_point();
   // While the thread waits for events, when it will look again by itself.
   Clock::time_point sleeps_until_ BEAMD_GUARDED_BY(mutex_) = Clock::time_point::min();
@@ -618,6 +641,7 @@ class Supervisor::Impl {
 Supervisor::Supervisor() : impl_(std::make_unique<Impl>()) {}
 Supervisor::~Supervisor() = default;
 PoolId Supervisor::AddPool(PoolOptions options) { return impl_->AddPool(std::move(options)); }
+void Supervisor::ClosePool(PoolId pool) { impl_->ClosePool(pool); }
 absl::StatusOr<internal::Hello> Supervisor::WaitForHello(PoolId pool, absl::Duration timeout) {
   return impl_->WaitForHello(pool, timeout);
 }

@@ -79,10 +79,12 @@ struct PoolState {
   std::vector<ChildState> children;
   uint64_t tasks_done = 0;
   // Children that ended, by reason: "timeout", "crash", "memory", "garbage", "recycled",
-  // "cancelled".
+  // "cancelled", "device" (a runner whose device was lost).
   std::map<std::string, uint64_t> replaced;
   // What the newest child that started said of itself.
   std::optional<internal::Hello> hello;
+  // The device's, as a runner told last.
+  std::optional<v1::DeviceCondition> condition;
 };
 
 using PoolId = int;
@@ -96,6 +98,8 @@ class Supervisor {
 
   // Starts the children.
   PoolId AddPool(PoolOptions options);
+  // Ends its children and starts no more; it takes no tasks.
+  void ClosePool(PoolId pool);
   // Until a child of the pool has said hello. Unavailable where none does.
   absl::StatusOr<internal::Hello> WaitForHello(PoolId pool, absl::Duration timeout);
 

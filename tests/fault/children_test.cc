@@ -210,6 +210,34 @@ TEST_F(Children, ADeadlineEndsTheWaitNotTheTask) {
   EXPECT_TRUE(pipeline_->Next(absl::Now() + absl::Seconds(60)));
 }
 
+TEST_F(Children, AnAnswerThatSaysItIsTheLastCostsNoOtherTask) {
+  Start(FaultPool());
+  const std::vector<CompileDone> done = Compile({{}, Faulty(Fault::kLast), {}, {}});
+  for (const CompileDone& one : done) {
+    ASSERT_EQ(Text(one.failure), Text(Failure::kNone)) << one.detail;
+  }
+  EXPECT_EQ(done[0].image->code, done[1].image->code);
+  EXPECT_NE(done[1].image->code, done[2].image->code);
+  EXPECT_EQ(done[2].image->code, done[3].image->code);
+  supervisor_.ClosePool(pool_);
+  PoolState state = supervisor_.State(pool_);
+  for (int i = 0; i < 500 && !state.children.empty(); ++i) {
+    absl::SleepFor(absl::Milliseconds(10));
+    state = supervisor_.State(pool_);
+  }
+  EXPECT_TRUE(state.children.empty()) << "a closed pool has no children";
+  EXPECT_THAT(state.replaced, ElementsAre(Pair("cancelled", 1), Pair("device", 1)));
+}
+
+TEST_F(Children, SayWhyTheyCannotServe) {
+  PoolOptions pool = FaultPool();
+  pool.args.emplace_back("--device=none");
+  Start(pool);
+  const absl::Status status = supervisor_.WaitForHello(pool_, absl::Seconds(60)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(absl::StrContains(status.message(), "there is no such device")) << status;
+}
+
 TEST_F(Children, AreReplacedAfterTheirShareOfTasks) {
   PoolOptions pool = FaultPool();
   pool.recycle_tasks = 3;

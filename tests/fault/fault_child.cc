@@ -53,7 +53,10 @@ void* volatile kept;
 
 class FaultHandler final : public TaskHandler {
  public:
+  explicit FaultHandler(bool refuses) : refuses_(refuses) {}
+
   absl::Status Start(internal::Hello& hello) override {
+    if (refuses_) return absl::UnavailableError("there is no such device");
     hello.mutable_device()->set_id("fault:0");
     return absl::OkStatus();
   }
@@ -74,6 +77,7 @@ class FaultHandler final : public TaskHandler {
     const v1::Opt& opt = compile.opts(0);
     const auto fault = static_cast<Fault>(opt.axis());
     if (fault == Fault::kWrongTask) reply.set_task(request.task() + 1);
+    if (fault == Fault::kLast) reply.set_ends("device");
     if (fault == Fault::kListDescriptors) compiled.set_detail(OpenDescriptors());
     Commit(fault, opt.amount());
     return absl::OkStatus();
@@ -94,6 +98,7 @@ class FaultHandler final : public TaskHandler {
     switch (fault) {
       case Fault::kNone:
       case Fault::kWrongTask:
+      case Fault::kLast:
       case Fault::kListDescriptors:
         return;
       case Fault::kAbort:
@@ -124,6 +129,7 @@ class FaultHandler final : public TaskHandler {
     }
   }
 
+  const bool refuses_;
   std::set<uint64_t> contexts_;
 };
 
@@ -137,7 +143,7 @@ void MaybeRunFaultChild(int argc, char** argv) {
   if (argc < 2 || std::string(argv[1]) != "fault-child") return;
   const std::vector<std::string> args(argv + 2, argv + argc);
   BindToParent(args);
-  FaultHandler handler;
+  FaultHandler handler(ChildFlag(args, "device", "") == "none");
   std::exit(RunChild(args, handler));
 }
 

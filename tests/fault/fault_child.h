@@ -21,6 +21,7 @@ enum class Fault : int32_t {
   kGarbageBytes,
   kWrongTask,
   kSleep,  // `amount` milliseconds, then answers
+  kLast,   // answers that it ends
   kListDescriptors,
 };
 
