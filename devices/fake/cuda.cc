@@ -10,9 +10,14 @@
 namespace beamd::fake {
 namespace {
 
-int Attribute(int attribute) {
+// 80 of "sm_80".
+int Capability(const std::string& arch) {
   int capability = 0;
-  if (!absl::SimpleAtoi(TheMachine().arch().substr(3), &capability)) capability = 80;
+  return absl::SimpleAtoi(arch.substr(3), &capability) ? capability : 0;
+}
+
+int Attribute(int attribute) {
+  const int capability = Capability(TheMachine().arch());
   switch (attribute) {  // CUdevice_attribute
     case 1:             // threads of a block
     case 2:
@@ -49,7 +54,11 @@ int Attribute(int attribute) {
 }  // namespace
 
 Machine& TheMachine() {
-  static auto* const machine = new Machine(12040, "sm_80");
+  static auto* const machine =
+      new Machine(12040, "sm_80", [](int version, const std::string& arch) {
+        const int capability = Capability(arch);
+        return CudaTarget(capability / 10, capability % 10, version);
+      });
   return *machine;
 }
 
@@ -83,7 +92,7 @@ int cuGetErrorName(int error, const char** name) {
 int cuGetErrorString(int error, const char** text) {
   ENTER(false);
   static thread_local std::string why;
-  why = error == 700 ? TheMachine().why() : "an error of the fake driver";
+  why = error >= 700 ? TheMachine().why() : "an error of the fake driver";
   *text = why.c_str();
   return kSuccess;
 }

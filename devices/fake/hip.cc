@@ -41,7 +41,9 @@ int Attribute(int attribute) {
 }  // namespace
 
 Machine& TheMachine() {
-  static auto* const machine = new Machine(60000000, "gfx1100");
+  static auto* const machine = new Machine(
+      60000000, "gfx1100",
+      [](int version, const std::string& arch) { return HipTarget(arch, version / 10000000); });
   return *machine;
 }
 
@@ -73,7 +75,7 @@ const char* hipGetErrorName(int error) {
 }
 const char* hipGetErrorString(int error) {
   static thread_local std::string why;
-  why = error == 700 ? TheMachine().why() : "an error of the fake runtime";
+  why = error >= 700 ? TheMachine().why() : "an error of the fake runtime";
   return why.c_str();
 }
 int hipGetDeviceCount(int* count) {

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "devices/gpu/packed_image.h"
 
 namespace beamd::fake {
 namespace {
@@ -44,7 +46,8 @@ class HostFunction final : public Kernel, public Module {
 
 }  // namespace
 
-Machine::Machine(int version, std::string arch) : version_(version), arch_(std::move(arch)) {
+Machine::Machine(int version, std::string arch, Target target)
+    : version_(version), arch_(std::move(arch)), target_(target) {
   const MutexLock lock(mutex_);
   ReadErrors(std::getenv("BEAMD_FAKE_ERRORS"));
 }
@@ -154,30 +157,29 @@ int Machine::Fill(uint64_t address, unsigned char value, size_t size_bytes) {
   return kSuccess;
 }
 
-int Machine::Load(void** module, const void* image, std::string& log) {
-  // The wrapper of devices/gpu/device.h, five words: its mark, a version, where the code begins,
-  // and how long it is.
-  constexpr uint32_t kMark = 0x0B17C0DE;
-  uint32_t header[5];
-  std::memcpy(&header[0], image, sizeof(header[0]));
-  if (header[0] != kMark) {
-    log = "no wrapped bitcode";
+int Machine::Load(void** module, const void* packed, std::string& log) {
+  const absl::StatusOr<KernelImage> image = UnpackImage(packed);
+  if (!image.ok()) {
+    log = std::string(image.status().message());
     return kInvalidImage;
   }
-  std::memcpy(header, image, sizeof(header));
-  const std::string code(static_cast<const char*>(image) + header[2], header[3]);
-  absl::string_view name = code;
-  if (!absl::ConsumePrefix(&name, "host:")) {
-    log = "neither bitcode nor a kernel of the test";
-    return kInvalidImage;
+  std::unique_ptr<Module> loaded;
+  absl::string_view name = image->code;
+  if (absl::ConsumePrefix(&name, "host:")) {
+    const MutexLock lock(mutex_);
+    const auto kernel = kernels_.find(std::string(name));
+    if (kernel != kernels_.end()) {
+      loaded = std::make_unique<HostFunction>(kernel->second);
+    } else {
+      log = absl::StrCat("the test has no kernel ", name);
+    }
+  } else {
+    const absl::StatusOr<TargetCaps> caps = target_(version(), arch());
+    if (!caps.ok()) return kInvalidImage;
+    loaded = LoadEmulated(*image, *caps, log);
   }
+  if (loaded == nullptr) return kInvalidImage;
   const MutexLock lock(mutex_);
-  const auto kernel = kernels_.find(std::string(name));
-  if (kernel == kernels_.end()) {
-    log = "the test has no kernel " + std::string(name);
-    return kInvalidImage;
-  }
-  auto loaded = std::make_unique<HostFunction>(kernel->second);
   *module = loaded.get();
   modules_[*module] = std::move(loaded);
   return kSuccess;

@@ -19,8 +19,11 @@
 #include <set>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "devices/fake/control.h"
 #include "engine/base/mutex.h"
+#include "engine/base/target_caps.h"
+#include "engine/llvm/kernel_image.h"
 
 namespace beamd::fake {
 
@@ -35,6 +38,8 @@ enum Code : int {
   kInvalidHandle = 400,
   kNotFound = 500,
   kIllegalAddress = 700,
+  kMisalignedAddress = 716,
+  kLaunchFailed = 719,
 };
 
 struct Grid {
@@ -57,11 +62,18 @@ class Module {
   virtual Kernel* Find(const std::string& name) = 0;
 };
 
+// Makes bitcode for the target into a module (devices/emu). Null, with the reason in `log`, where
+// that can't be.
+std::unique_ptr<Module> LoadEmulated(const KernelImage& image, const TargetCaps& caps,
+                                     std::string& log);
+
 // Thread-safe.
 class Machine {
  public:
-  // Where the environment doesn't say otherwise.
-  Machine(int version, std::string arch);
+  // Where the environment doesn't say otherwise. `target` is what code is for, given version and
+  // arch.
+  using Target = absl::StatusOr<TargetCaps> (*)(int version, const std::string& arch);
+  Machine(int version, std::string arch, Target target);
 
   // As the environment says now.
   int devices() const;
@@ -83,7 +95,8 @@ class Machine {
   // kInvalidValue unless the bytes lie in one allocation.
   int Copy(void* to, const void* from, size_t size_bytes, uint64_t device_address);
   int Fill(uint64_t address, unsigned char value, size_t size_bytes);
-  int Load(void** module, const void* image, std::string& log);
+  // `packed`: devices/gpu/packed_image.h.
+  int Load(void** module, const void* packed, std::string& log);
   int Unload(void* module);
   int Find(void** function, void* module, const char* name);
   int Launch(void* function, const Grid& grid, void** parameters);
@@ -111,6 +124,7 @@ class Machine {
 
   const int version_;
   const std::string arch_;
+  const Target target_;
   mutable Mutex mutex_;
   std::map<std::string, int64_t> calls_ BEAMD_GUARDED_BY(mutex_);
   std::map<std::string, Failure> failures_ BEAMD_GUARDED_BY(mutex_);

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "devices/gpu/packed_image.h"
 #include "devices/launch.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
@@ -316,7 +317,7 @@ class GpuDevice final : public Device {
     BEAMD_ASSIGN_OR_RETURN(
         void* const module,
         session_->Checked(context.LoadModule(
-            caps_.code_form == CodeForm::kBitcode ? WrapBitcode(image.code) : image.code)));
+            caps_.code_form == CodeForm::kBitcode ? PackImage(image) : image.code)));
     const absl::StatusOr<void*> function = session_->Checked(context.Function(module, image.entry));
     if (!function.ok()) {
       context.UnloadModule(module);
@@ -422,16 +423,6 @@ class GpuDevice final : public Device {
 };
 
 }  // namespace
-
-std::string WrapBitcode(const std::string& bitcode) {
-  constexpr uint32_t kMagic = 0x0B17C0DE, kHeaderBytes = 20;
-  const uint32_t header[5] = {kMagic, 0, kHeaderBytes, static_cast<uint32_t>(bitcode.size()), 0};
-  std::string wrapped(reinterpret_cast<const char*>(header), sizeof(header));
-  wrapped += bitcode;
-  // The size of a wrapped file is a multiple of four.
-  wrapped.resize((wrapped.size() + 3) / 4 * 4);
-  return wrapped;
-}
 
 absl::StatusOr<std::unique_ptr<Device>> MakeGpuDevice(std::unique_ptr<GpuContext> context,
                                                       TargetCaps caps, DeviceInfo info) {

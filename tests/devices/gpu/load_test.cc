@@ -5,11 +5,12 @@
 #include "absl/status/status.h"
 #include "devices/cuda/api.h"
 #include "devices/cuda/nvml.h"
-#include "devices/gpu/device.h"
+#include "devices/gpu/packed_image.h"
 #include "devices/gpu/status.h"
 #include "devices/hip/amd_smi.h"
 #include "devices/hip/api.h"
 #include "devices/hip/device.h"
+#include "engine/llvm/kernel_image.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -71,15 +72,25 @@ TEST(CheckCodeObject, RefusesWhatIsNotAWholeFile) {
   EXPECT_TRUE(absl::IsInvalidArgument(CheckCodeObject(file)));
 }
 
-TEST(WrapBitcode, SaysHowLongTheCodeIs) {
-  const std::string wrapped = WrapBitcode("abcde");
-  ASSERT_EQ(wrapped.size(), 28);
-  uint32_t header[5];
-  std::memcpy(header, wrapped.data(), sizeof(header));
-  EXPECT_EQ(header[0], 0x0B17C0DE);
-  EXPECT_EQ(header[2], 20);
-  EXPECT_EQ(header[3], 5);
-  EXPECT_EQ(wrapped.substr(20, 5), "abcde");
+TEST(PackedImage, HoldsAllThatALaunchNeeds) {
+  KernelImage image;
+  image.kind = TargetKind::kHip;
+  image.code = std::string("B\0C", 3);
+  image.entry = "kernel";
+  image.buffers = {{.slot = 3, .scalar = Scalar::kFloat16, .size_elements = 7, .written = true}};
+  image.variables = {{.name = "n", .min = -1, .max = 9}};
+  image.global_size = {4, 5, 6};
+  image.local_size = {32, 2, 1};
+  image.shared_bytes = 128;
+  std::string packed = PackImage(image);
+  const auto back = UnpackImage(packed.data());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->Hash(), image.Hash());
+  EXPECT_EQ(back->code, image.code);
+  EXPECT_EQ(back->shared_bytes, 128);
+  packed[8 + 8 + 8] = 'x';  // the code is as long as that says
+  EXPECT_TRUE(absl::IsInvalidArgument(UnpackImage(packed.data()).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(UnpackImage("PTX, or an ELF file").status()));
 }
 
 }  // namespace
