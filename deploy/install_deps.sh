@@ -11,6 +11,8 @@ packages=(
   librocksdb-dev libseccomp-dev libspdlog-dev libssl-dev libzstd-dev llvm-22-dev prometheus-cpp-dev zlib1g-dev
   # checks
   clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev logrotate openssl prometheus python3-jsonschema python3-yaml
+  # the bundle
+  lld-22 patchelf xz-utils
 )
 
 missing=()

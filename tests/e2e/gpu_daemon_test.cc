@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "client/cc/client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -112,6 +113,31 @@ TEST_F(GpuDaemonTest, AKindAndAnArchitectureFindADevice) {
   EXPECT_EQ(error("emulated-cuda", "sm_90"), "NO_SUCH_DEVICE");
   EXPECT_EQ(error("emulated-cuda", "gfx1100"), "NO_SUCH_DEVICE");
   EXPECT_EQ(error("cuda", ""), "NO_SUCH_DEVICE");
+}
+
+TEST_F(GpuDaemonTest, TunesAndVerifiesOnAGpu) {
+  Start();
+  for (const std::string kind : {"emulated-cuda", "emulated-hip"}) {
+    v1::TuneRequest request;
+    *request.mutable_graph() = AddKernel(1024);
+    request.mutable_search()->set_width(1);
+    request.mutable_device()->set_kind(kind);
+    CallOptions options;
+    options.deadline = absl::Now() + absl::Seconds(200);
+    const absl::StatusOr<v1::TuneResult> result = client_->Tune(
+        request, [](const v1::TuneEvent&) { return true; }, options);
+    ASSERT_TRUE(result.ok()) << result.status();
+    const v1::Record& record = result->record();
+    EXPECT_EQ(record.environment().kind(), kind);
+    EXPECT_TRUE(record.verification().verified());
+    EXPECT_GT(record.best_s(), 0);
+    EXPECT_GT(record.timed(), 1);
+    EXPECT_EQ(record.failures().count("run_crash"), 0);
+  }
+  const absl::StatusOr<v1::ListDevicesResponse> devices = client_->ListDevices();
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  EXPECT_EQ(devices->devices(1).condition().clock_mhz(), 1395);
+  EXPECT_EQ(devices->devices(1).condition().temperature_celsius(), 41);
 }
 
 }  // namespace
