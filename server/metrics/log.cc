@@ -78,7 +78,8 @@ absl::Status StartLog(const LogOptions& options) {
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<OneLineFlag>('*').set_pattern("time=%Y-%m-%dT%H:%M:%S.%e%z level=%l %*");
   logger->set_formatter(std::move(formatter));
-  logger->flush_on(spdlog::level::info);
+  // Whatever the level lets through is there to be read.
+  logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
   return SetLogLevel(options.level);
 }
