@@ -1,0 +1,319 @@
+// Who gets in, by what, and what is told of it.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <regex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/impl/codegen/client_unary_call.h"
+#include "gtest/gtest.h"
+#include "proto/beamd/v1/tuning.pb.h"
+#include "tests/testing/daemon.h"
+
+namespace beamd {
+namespace {
+
+using ::beamd::testing::Daemon;
+using ::beamd::testing::FreshDirectory;
+using ::beamd::testing::Ran;
+using ::beamd::testing::RunProcess;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Code = grpc::StatusCode;
+
+constexpr char kBeamd[] = "server/beamd";
+constexpr char kList[] = "/beamd.v1.Records/List";
+constexpr char kShow[] = "/beamd.v1.Inspector/Show";
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void WriteFile(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+class SecurityTest : public ::testing::Test {
+ protected:
+  std::string Path(const std::string& name) const { return directory_ + "/" + name; }
+
+  void Start(std::vector<std::string> flags) {
+    flags.push_back("--log_file=" + Path("log"));
+    daemon_ = std::make_unique<Daemon>(kBeamd, Path("store"), flags);
+  }
+
+  // Certificates below `folder`, signed by an authority of that folder's own.
+  void MakeCertificates(const std::string& folder,
+                        const std::vector<std::string>& arguments) const {
+    std::vector<std::string> argv = {"deploy/make_certs.sh", Path(folder)};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    const Ran ran = RunProcess(argv);
+    ASSERT_EQ(ran.status, 0) << ran.err;
+  }
+
+  std::string MakeToken(const std::string& name, const std::string& role) {
+    const Ran ran = RunProcess({kBeamd, "token", name, role});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    access_ += ran.err.substr(ran.err.find('\n') + 1);
+    return ran.out.substr(0, ran.out.find('\n'));
+  }
+
+  static std::shared_ptr<grpc::Channel> Plain(const std::string& address) {
+    return grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+  }
+  std::shared_ptr<grpc::Channel> Tls(const std::string& folder,
+                                     const std::string& client = "") const {
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = ReadFile(Path(folder) + "/ca.crt");
+    if (!client.empty()) {
+      options.pem_cert_chain = ReadFile(Path(folder) + "/" + client + ".crt");
+      options.pem_private_key = ReadFile(Path(folder) + "/" + client + ".key");
+    }
+    // A session that is resumed would show nobody's new certificate.
+    grpc::ChannelArguments arguments;
+    arguments.SetInt("beamd.test.channel", ++channels_);
+    return grpc::CreateCustomChannel(daemon_->address(), grpc::SslCredentials(options), arguments);
+  }
+
+  static grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const char* method,
+                           const std::string& token = "", const std::string& bytes = "") {
+    const grpc::internal::RpcMethod rpc(method, grpc::internal::RpcMethod::NORMAL_RPC, channel);
+    const grpc::Slice slice(bytes);
+    const grpc::ByteBuffer request(&slice, 1);
+    grpc::ByteBuffer response;
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    context.AddMetadata("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
+    return grpc::internal::BlockingUnaryCall(channel.get(), rpc, &context, request, &response);
+  }
+
+  static v1::ErrorDetail DetailOf(const grpc::Status& status) {
+    v1::StatusDetails details;
+    v1::ErrorDetail detail;
+    EXPECT_TRUE(details.ParseFromString(status.error_details()) && details.details_size() == 1 &&
+                details.details(0).UnpackTo(&detail))
+        << status.error_message();
+    return detail;
+  }
+
+  // Asks until it is answered like that, for ten seconds.
+  static bool Becomes(const std::function<bool()>& so) {
+    for (int i = 0; i < 200; ++i) {
+      if (so()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  }
+
+  std::string Get(const std::string& path) const {
+    std::smatch found;
+    const std::string log = ReadFile(Path("log"));
+    if (!std::regex_search(log, found, std::regex("http=127.0.0.1:([0-9]+)"))) return "no http";
+    int port = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(found[1].str(), &port));
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n";
+    EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+    std::string answer;
+    char chunk[4096];
+    ssize_t n = 0;
+    while ((n = read(fd, chunk, sizeof(chunk))) > 0) answer.append(chunk, static_cast<size_t>(n));
+    close(fd);
+    return answer;
+  }
+
+  const std::string directory_ = FreshDirectory();
+  std::string access_;
+  std::unique_ptr<Daemon> daemon_;
+  mutable int channels_ = 0;
+};
+
+TEST_F(SecurityTest, AnOpenListenerWantsProtection) {
+  const Ran ran = RunProcess({kBeamd, "serve", "--store", Path("store"), "--listen", "0.0.0.0:0"});
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_THAT(ran.err, HasSubstr("--insecure"));
+}
+
+TEST_F(SecurityTest, CheckConfigSaysAllThatIsWrongAndStartsNothing) {
+  WriteFile(Path("config"), "jobs: 0\nwhat: 1\n");
+  const Ran wrong = RunProcess({kBeamd, "serve", "--config", Path("config"), "--check_config"});
+  EXPECT_EQ(wrong.status, 2);
+  for (const char* fault : {"config:2:", "--jobs must be 1 to 64, not 0", "--store DIR"}) {
+    EXPECT_THAT(wrong.err, HasSubstr(fault));
+  }
+  WriteFile(Path("config"), absl::StrCat("store: \"", Path("store"), "\"\n"));
+  const Ran right = RunProcess({kBeamd, "serve", "--config", Path("config"), "--check_config"});
+  EXPECT_EQ(right.status, 0) << right.err;
+  EXPECT_NE(access(Path("store").c_str(), F_OK), 0);
+}
+
+TEST_F(SecurityTest, TokensMayDoWhatTheirRolesMay) {
+  const std::string reader = MakeToken("ci", "reader");
+  const std::string submitter = MakeToken("alice", "submitter");
+  WriteFile(Path("access"), access_);
+  Start({"--access_file=" + Path("access"), "--audit_file=" + Path("audit")});
+  const auto channel = Plain(daemon_->address());
+
+  EXPECT_EQ(Call(channel, kList).error_code(), Code::UNAUTHENTICATED);
+  const grpc::Status guess = Call(channel, kList, "guess");
+  EXPECT_EQ(guess.error_code(), Code::UNAUTHENTICATED);
+  EXPECT_EQ(DetailOf(guess).reason(), "BAD_TOKEN");
+  EXPECT_TRUE(Call(channel, kList, reader).ok());
+  EXPECT_EQ(Call(channel, kShow, reader).error_code(), Code::PERMISSION_DENIED);
+  // Let in, and then told that its request is none.
+  EXPECT_EQ(Call(channel, kShow, submitter).error_code(), Code::INVALID_ARGUMENT);
+
+  // Whom the file names now, and nobody else.
+  access_.clear();
+  const std::string late = MakeToken("bob", "reader");
+  WriteFile(Path("access"), access_);
+  EXPECT_EQ(Call(channel, kList, late).error_code(), Code::UNAUTHENTICATED);
+  daemon_->Signal(SIGHUP);
+  EXPECT_TRUE(Becomes([&] { return Call(channel, kList, late).ok(); }));
+  EXPECT_EQ(Call(channel, kList, reader).error_code(), Code::UNAUTHENTICATED);
+  // A file with a fault changes nothing.
+  WriteFile(Path("access"), "somebody king\n");
+  daemon_->Signal(SIGHUP);
+  EXPECT_TRUE(Becomes([&] { return ReadFile(Path("log")).find("reload:") != std::string::npos; }));
+  EXPECT_TRUE(Call(channel, kList, late).ok());
+
+  const std::string audit = ReadFile(Path("audit"));
+  EXPECT_THAT(audit, HasSubstr(R"("principal":"ci","host":"127.0.0.1","method":"Inspector.Show",)"
+                               R"("code":"PERMISSION_DENIED","trace":"0af7651916cd43dd)"));
+  EXPECT_THAT(audit, HasSubstr(R"("principal":"alice")"));
+  EXPECT_THAT(audit, Not(HasSubstr("Records.List")));
+}
+
+TEST_F(SecurityTest, TlsShowsTheNewCertificateAfterSighup) {
+  MakeCertificates("old", {"server", "127.0.0.1"});
+  MakeCertificates("new", {"server", "127.0.0.1"});
+  MakeCertificates("now", {"server", "127.0.0.1"});
+  Start({"--tls_cert=" + Path("now/server.crt"), "--tls_key=" + Path("now/server.key")});
+  EXPECT_FALSE(Call(Plain(daemon_->address()), kList).ok());
+  EXPECT_TRUE(Call(Tls("now"), kList).ok());
+  EXPECT_EQ(Call(Tls("new"), kList).error_code(), Code::UNAVAILABLE);
+  // Half of a pair isn't taken.
+  WriteFile(Path("now/server.crt"), ReadFile(Path("new/server.crt")));
+  daemon_->Signal(SIGHUP);
+  EXPECT_TRUE(
+      Becomes([&] { return ReadFile(Path("log")).find("isn't the key") != std::string::npos; }));
+  EXPECT_TRUE(Call(Tls("now"), kList).ok());
+  WriteFile(Path("now/server.key"), ReadFile(Path("new/server.key")));
+  daemon_->Signal(SIGHUP);
+  EXPECT_TRUE(Becomes([&] { return Call(Tls("new"), kList).ok(); }));
+}
+
+TEST_F(SecurityTest, MutualTlsKnowsClientsByTheirCertificates) {
+  MakeCertificates("lab", {"server", "127.0.0.1"});
+  for (const char* name : {"alice", "eve"}) MakeCertificates("lab", {"client", name});
+  MakeCertificates("other", {"client", "alice"});
+  const std::string token = MakeToken("ci", "reader");
+  WriteFile(Path("access"), access_ + "cert:alice submitter\n");
+  Start({"--tls_cert=" + Path("lab/server.crt"), "--tls_key=" + Path("lab/server.key"),
+         "--tls_client_ca=" + Path("lab/ca.crt"), "--access_file=" + Path("access")});
+  EXPECT_EQ(Call(Tls("lab", "alice"), kShow).error_code(), Code::INVALID_ARGUMENT);
+  EXPECT_EQ(Call(Tls("lab", "eve"), kList).error_code(), Code::UNAUTHENTICATED);
+  EXPECT_EQ(Call(Tls("lab"), kList).error_code(), Code::UNAUTHENTICATED);
+  EXPECT_TRUE(Call(Tls("lab"), kList, token).ok());
+  // Alice's name, signed by somebody else.
+  WriteFile(Path("lab/mallory.crt"), ReadFile(Path("other/alice.crt")));
+  WriteFile(Path("lab/mallory.key"), ReadFile(Path("other/alice.key")));
+  EXPECT_EQ(Call(Tls("lab", "mallory"), kList).error_code(), Code::UNAVAILABLE);
+}
+
+TEST_F(SecurityTest, TheUnixSocketKnowsLocalUsers) {
+  // An address has room for 107 bytes, less than a test's own folder may take.
+  std::string folder = "/tmp/beamd-socket-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string socket = folder + "/s";
+  WriteFile(Path("access"), absl::StrCat("uid:", getuid(), " submitter\n"));
+  Start({"--unix_socket=" + socket, "--access_file=" + Path("access"),
+         "--audit_file=" + Path("audit")});
+  EXPECT_EQ(Call(Plain(daemon_->address()), kList).error_code(), Code::UNAUTHENTICATED);
+  EXPECT_TRUE(Call(Plain("unix:" + socket), kList).ok());
+  EXPECT_EQ(Call(Plain("unix:" + socket), kShow).error_code(), Code::INVALID_ARGUMENT);
+  EXPECT_THAT(ReadFile(Path("audit")),
+              HasSubstr(absl::StrCat(R"("principal":"uid:)", getuid(), R"(","host":"local")")));
+  // The socket of a daemon that was killed is taken over, that of a living one isn't.
+  EXPECT_EQ(RunProcess({kBeamd, "serve", "--listen=127.0.0.1:0", "--store", Path("second"),
+                        "--unix_socket=" + socket})
+                .status,
+            1);
+  daemon_->Signal(SIGKILL);
+  daemon_->Wait();
+  Start({"--unix_socket=" + socket});
+  EXPECT_TRUE(Call(Plain("unix:" + socket), kList).ok());
+  daemon_->Signal(SIGTERM);
+  EXPECT_EQ(daemon_->Wait(), 0);
+  EXPECT_EQ(rmdir(folder.c_str()), 0);  // the socket is gone with it
+}
+
+TEST_F(SecurityTest, RefusalsNameTheLimitAndTheValue) {
+  Start({"--message_bytes=4096", "--calls_per_second=5"});
+  const auto channel = Plain(daemon_->address());
+  const grpc::Status large = Call(channel, kList, "", std::string(5000, 'x'));
+  EXPECT_EQ(large.error_code(), Code::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(large.error_message(), HasSubstr("5000 vs. 4096"));
+  grpc::Status last;
+  for (int i = 0; i < 50 && last.error_code() != Code::RESOURCE_EXHAUSTED; ++i) {
+    last = Call(channel, kList);
+  }
+  EXPECT_EQ(last.error_code(), Code::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(DetailOf(last).reason(), "RATE");
+  EXPECT_EQ(DetailOf(last).limit(), 5);
+}
+
+TEST_F(SecurityTest, ItSaysHowItFares) {
+  Start({"--http_listen=127.0.0.1:0", "--spans_file=" + Path("spans")});
+  const auto channel = Plain(daemon_->address());
+  EXPECT_TRUE(Call(channel, kList).ok());
+  EXPECT_FALSE(Call(channel, kShow).ok());
+  EXPECT_THAT(Get("/healthz"), HasSubstr("200 OK"));
+  EXPECT_THAT(Get("/readyz"), HasSubstr("ready"));
+  const std::string metrics = Get("/metrics");
+  EXPECT_THAT(metrics, HasSubstr("beamd_requests_total{code=\"OK\",method=\"Records.List\"} 1"));
+  EXPECT_THAT(
+      metrics,
+      HasSubstr("beamd_requests_total{code=\"INVALID_ARGUMENT\",method=\"Inspector.Show\"}"));
+  EXPECT_THAT(metrics, HasSubstr("beamd_children{pool=\"worker\"}"));
+  EXPECT_THAT(ReadFile(Path("spans")),
+              HasSubstr(R"({"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":")"));
+  EXPECT_THAT(ReadFile(Path("spans")), HasSubstr(R"("parentSpanId":"b7ad6b7169203331")"));
+}
+
+TEST_F(SecurityTest, TheLogLevelFollowsTheFile) {
+  WriteFile(Path("config"), "log_level: \"info\"\n");
+  Start({"--config=" + Path("config")});
+  const auto channel = Plain(daemon_->address());
+  EXPECT_TRUE(Call(channel, kList).ok());
+  EXPECT_THAT(ReadFile(Path("log")), Not(HasSubstr("method=Records.List")));
+  WriteFile(Path("config"), "log_level: \"debug\"\n");
+  daemon_->Signal(SIGHUP);
+  EXPECT_TRUE(Becomes([&] {
+    return Call(channel, kList).ok() &&
+           ReadFile(Path("log")).find("method=Records.List") != std::string::npos;
+  }));
+}
+
+}  // namespace
+}  // namespace beamd
