@@ -127,9 +127,9 @@ Kernel Walked(Kernel kernel, std::mt19937_64& random) {
   return kernel;
 }
 
-class GpuValues : public ::testing::TestWithParam<SmallKernel> {};
+class SmallKernels : public ::testing::TestWithParam<SmallKernel> {};
 
-TEST_P(GpuValues, AreTheEvaluatorsWhateverTheOpts) {
+TEST_P(SmallKernels, AreTheEvaluatorsWhateverTheOpts) {
   UOpGraph graph;
   const absl::StatusOr<UOp> sink = ParseText(GetParam().text, graph);
   ASSERT_TRUE(sink.ok()) << sink.status();
@@ -166,8 +166,32 @@ TEST_P(GpuValues, AreTheEvaluatorsWhateverTheOpts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, GpuValues, ::testing::ValuesIn(kSmallKernels),
+INSTANTIATE_TEST_SUITE_P(GpuValues, SmallKernels, ::testing::ValuesIn(kSmallKernels),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// No kernel of the above gets to UPCASTMID by an action.
+TEST(GpuValues, AnAxisBetweenThePartsOfAGroupedReductionIsOfItsGroup) {
+  const TargetCaps caps = CorpusTarget(TargetKind::kHip);
+  UOpGraph graph, lowered_graph;
+  const UOp sink = ParseText(R"(
+%0 = DEFINE_GLOBAL image(1,4,4) float32 slot 0
+%1 = VIEW void view[shape (16,1) strides (1,0) offset 0]
+%2 = DEFINE_GLOBAL global float32* slot 1
+%3 = VIEW void view[shape (16,64) strides (64,1) offset 0]
+%4 = LOAD float32 (%2, %3)
+%5 = REDUCE_AXIS float32 (%4) ADD axes (1)
+%6 = STORE void (%0, %1, %5)
+%7 = SINK void (%6))",
+                             graph)
+                       .value();
+  Kernel kernel = Kernel::Create(sink, caps).value();
+  ASSERT_TRUE(kernel.ApplyAll({{OptOp::kGroupTop, 0, 8}, {OptOp::kUpcastMid, 0, 4}}).ok());
+  ASSERT_EQ(kernel.UpcastInMidReduceAxes().size(), 1u);
+  const LinearProgram program = Lower(kernel, lowered_graph, {}).value();
+  EXPECT_EQ(program.image.shared_bytes, 8 * 4 * 4);
+  const absl::Status status = Check(sink, program, caps, false, {});
+  EXPECT_TRUE(status.ok()) << status << "\n" << ToText(program);
+}
 
 // ---- tensor cores ----
 
