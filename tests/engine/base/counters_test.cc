@@ -39,6 +39,7 @@ TEST(Counters, ResetKeepsTheMemoryThatIsHeld) {
 TEST(Counters, TakeManyThreads) {
   Counters counters;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&counters] {
       for (int i = 0; i < 1000; ++i) counters.AddKernels(1, 2, 3, absl::Nanoseconds(1));

@@ -281,6 +281,7 @@ TEST(Repeat, TilesAndRepeatsElements) {
 
 std::vector<int64_t> Sizes(const std::vector<Tensor>& parts) {
   std::vector<int64_t> sizes;
+  sizes.reserve(parts.size());
   for (const Tensor& part : parts) sizes.push_back(part.shape()[0].number());
   return sizes;
 }

@@ -4,7 +4,6 @@
 #include <memory>
 #include <sstream>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -106,19 +105,21 @@ LazyBuffer Product(LazyRuntime& lazy, int rows, int columns, int inner, bool a_t
 }
 
 TEST(Runtime, ProductsOfEveryLayoutAreTheSameWithoutOpts) {
-  for (const auto& [rows, columns, inner] : {std::tuple(8, 32, 16), std::tuple(10, 48, 24),
-                                             std::tuple(4, 10, 64), std::tuple(7, 5, 3)}) {
+  struct Sizes {
+    int rows, columns, inner;
+  };
+  for (const Sizes& s : {Sizes{8, 32, 16}, {10, 48, 24}, {4, 10, 64}, {7, 5, 3}}) {
     for (const bool a_transposed : {false, true}) {
       for (const bool b_transposed : {false, true}) {
         LazyRuntime lazy;
         const auto values = [&] {
           return lazy.Values<float>(
-              Product(lazy, rows, columns, inner, a_transposed, b_transposed));
+              Product(lazy, s.rows, s.columns, s.inner, a_transposed, b_transposed));
         };
         const std::vector<float> got = values();
         const ScopedOption no_opt(options::kNoOpt, 1);
         // Integers that a float32 holds: the order of the sums can't show.
-        EXPECT_EQ(got, values()) << rows << "x" << columns << "x" << inner << a_transposed
+        EXPECT_EQ(got, values()) << s.rows << "x" << s.columns << "x" << s.inner << a_transposed
                                  << b_transposed;
       }
     }
