@@ -154,10 +154,9 @@ KernelImage IllegalAccess(CodeGenerator& generator) {
   constexpr int64_t kFar = int64_t{1} << 38;
   ProgramBuilder p;
   const UOp out = p.Buffer(Scalar::kInt32, 64, false, true);
-  const UOp far = p.Variable("far", kFar, kFar);
   const UOp i = p.Special("l0", 64);
-  const UOp at = p.Alu(Op::kAdd, p.Add(Op::kCast, Scalar::kInt64, {i}),
-                       p.Add(Op::kCast, Scalar::kInt64, {far}));
+  const UOp at =
+      p.Alu(Op::kAdd, p.Add(Op::kCast, Scalar::kInt64, {i}), p.Int(kFar, Scalar::kInt64));
   p.Store(out, at, i);
   return generator.Generate(p.Finish()).value_or(KernelImage());
 }

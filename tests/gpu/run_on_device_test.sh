@@ -26,4 +26,4 @@ status=0
 with=$(LD_LIBRARY_PATH=$PWD/devices/fake run) || status=$?
 echo "$with"
 [ "$status" -eq 0 ]
-grep -q '"device":"cuda:0".*"runner_replaced":true.*"runner_replaced":true.*"ok":true}$' <<<"$with"
+grep -q '"device":"cuda:0".*"runner_replaced":true.*"runner_replaced":true.*"ok":true,"seconds":[0-9.]*}$' <<<"$with"
