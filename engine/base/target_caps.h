@@ -30,7 +30,7 @@ struct TargetCaps {
   bool has_shared = false;
   int64_t shared_bytes = 0;                          // a work-group's limit
   std::optional<std::array<int64_t, 3>> global_max;  // grid limits, x first
-  std::optional<std::array<int64_t, 3>> local_max;  // the largest bounds their product as well
+  std::optional<std::array<int64_t, 3>> local_max;   // the largest bounds their product as well
   int vector_bytes = 16;        // widest vector register; on a GPU the widest access to memory
   int wave_size = 1;            // work-items that run in step: 32 or 64 on a GPU
   int code_object_version = 5;  // "hip": 4 for libamdhip64.so.5, 5 from .so.6 on

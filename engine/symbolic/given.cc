@@ -89,8 +89,7 @@ UOp SimplifyByCases(UOp u, const std::vector<Fact>& facts) {
       std::vector<Fact> with = facts;
       with.push_back({t.base, {1, kMax}});
       // Null: this case never happens.
-      const UOp out =
-          t.coef == 1 && BoundsOf(t.base).min >= 0 ? memo.SimplifyAssuming(u, with) : u;
+      const UOp out = t.coef == 1 && BoundsOf(t.base).min >= 0 ? memo.SimplifyAssuming(u, with) : u;
       if (!out) continue;
       if (out == u || (answer && answer != out)) {
         answer = nullptr;
