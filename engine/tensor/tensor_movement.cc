@@ -430,6 +430,7 @@ Tensor Tensor::Expand(const Shape& shape) const {
 Tensor Tensor::Permute(const std::vector<int>& order) const {
   if (!ok()) return *this;
   std::vector<int> axes;
+  axes.reserve(order.size());
   for (int axis : order) axes.push_back(ResolveAxis(axis, ndim()).value_or(-1));
   std::vector<int> sorted = axes, all(ndim());
   std::ranges::sort(sorted);
@@ -495,7 +496,7 @@ Tensor Tensor::Pad(const PadAmounts& amounts, PadMode mode, ConstValue value) co
   }
   if (mode == PadMode::kConstant) return PadConstant(Cut(*this, kept), pads, value);
   if (mode == PadMode::kCircular) return PadCircular(Cut(*this, kept), pads);
-  const Tensor padded =
+  Tensor padded =
       mode == PadMode::kReflect ? PadReflect(*this, pads) : PadReplicate(*this, pads);
   if (!padded.ok()) return padded;
   for (int i = 0; i < ndim(); ++i) kept[i].second = kept[i].second + pads[i].first + pads[i].second;
