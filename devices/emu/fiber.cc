@@ -10,6 +10,7 @@
 #include "engine/base/status.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -110,6 +111,9 @@ Fibers::~Fibers() {
     if (fiber.sanitizer != nullptr) __tsan_destroy_fiber(fiber.sanitizer);
   }
 #endif
+#if defined(__SANITIZE_ADDRESS__)
+  if (mapping_ != nullptr) __asan_unpoison_memory_region(mapping_, mapping_bytes_);
+#endif
   if (mapping_ != nullptr) munmap(mapping_, mapping_bytes_);
 }
 
@@ -119,6 +123,8 @@ void Fibers::Start(int index, Body body, void* argument) {
   fiber.argument = argument;
 #if defined(__SANITIZE_ADDRESS__)
   fiber.sanitizer = nullptr;
+  // Frames that never returned left their marks.
+  __asan_unpoison_memory_region(fiber.bottom + kPage, kStackBytes - kPage);
 #endif
   const size_t colour = static_cast<size_t>(index) % kColours * kColourBytes;
   auto* const top = reinterpret_cast<void**>(fiber.bottom + kStackBytes - colour / 16 * 16);
