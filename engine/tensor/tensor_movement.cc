@@ -496,8 +496,7 @@ Tensor Tensor::Pad(const PadAmounts& amounts, PadMode mode, ConstValue value) co
   }
   if (mode == PadMode::kConstant) return PadConstant(Cut(*this, kept), pads, value);
   if (mode == PadMode::kCircular) return PadCircular(Cut(*this, kept), pads);
-  Tensor padded =
-      mode == PadMode::kReflect ? PadReflect(*this, pads) : PadReplicate(*this, pads);
+  Tensor padded = mode == PadMode::kReflect ? PadReflect(*this, pads) : PadReplicate(*this, pads);
   if (!padded.ok()) return padded;
   for (int i = 0; i < ndim(); ++i) kept[i].second = kept[i].second + pads[i].first + pads[i].second;
   return Cut(padded, kept);

@@ -311,7 +311,7 @@ TEST(Plan, RefusesWhatItCanNotExchange) {
 
 TEST(Plan, RefusesFunctionsThatCanNotBeReplayed) {
   LazyRuntime lazy;
-  const LazyBuffer a = lazy.From<float>({1, 2}, {2});
+  LazyBuffer a = lazy.From<float>({1, 2}, {2});
   EXPECT_TRUE(absl::IsFailedPrecondition(Capture(lazy, {a}, [&] { return a; }).status()));
 
   const std::vector<LazyBuffer> inputs{a};

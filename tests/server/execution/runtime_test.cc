@@ -33,6 +33,7 @@ constexpr std::array<int, 1> kAxis0{0}, kAxis1{1};
 
 std::vector<float> Count(int n) {
   std::vector<float> values;
+  values.reserve(n);
   for (int i = 0; i < n; ++i) values.push_back(static_cast<float>(i));
   return values;
 }

@@ -169,14 +169,14 @@ TEST_F(StoreTest, MigratesAnOlderSchemaAndRefusesANewerOne) {
   store_.reset();
   // To schema 2: records get a label. To schema 3: timings go.
   std::vector<StoreMigration> migrations = StoreMigrations();
-  migrations.push_back([](StoreEntry entry) -> absl::StatusOr<std::vector<StoreEntry>> {
+  migrations.emplace_back([](StoreEntry entry) -> absl::StatusOr<std::vector<StoreEntry>> {
     if (entry.key[0] != 'r') return std::vector<StoreEntry>{entry};
     v1::Record record;
     record.ParseFromString(entry.value.substr(1));
     record.set_label("migrated");
     return std::vector<StoreEntry>{{entry.key, "\1" + record.SerializeAsString()}};
   });
-  migrations.push_back([](StoreEntry entry) -> absl::StatusOr<std::vector<StoreEntry>> {
+  migrations.emplace_back([](StoreEntry entry) -> absl::StatusOr<std::vector<StoreEntry>> {
     if (entry.key[0] == 't') return std::vector<StoreEntry>{};
     return std::vector<StoreEntry>{entry};
   });
@@ -196,7 +196,7 @@ TEST_F(StoreTest, AMigrationThatFailsChangesNothing) {
   ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("a"), Named("k")), SomeGraph()).ok());
   store_.reset();
   std::vector<StoreMigration> migrations = StoreMigrations();
-  migrations.push_back([](StoreEntry entry) -> absl::StatusOr<std::vector<StoreEntry>> {
+  migrations.emplace_back([](StoreEntry entry) -> absl::StatusOr<std::vector<StoreEntry>> {
     if (entry.key[0] == 'r') return absl::DataLossError("no");
     return std::vector<StoreEntry>{};
   });
