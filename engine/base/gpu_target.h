@@ -1,4 +1,4 @@
-// A GPU by name, for code that no device here runs: what `beamctl show` prints, what is only built.
+// A GPU by name, for code that no device here runs: what is only built, for one.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -25,7 +25,7 @@ Sandbox ParseSandbox(absl::string_view name);
 // For this process and for good; call it where there is one thread, or where the others may stay
 // outside of the parts that are a thread's own. Returns what is in force, sorted: "capabilities",
 // "files", "no_new_privs", "rlimits", "seccomp", "user". What the kernel refuses is left out: a
-// child on an old kernel works, and doctor says what it lacks. In builds with a sanitizer, which
+// child on an old kernel works, with less around it. In builds with a sanitizer, which
 // reads /proc and traces itself, only "no_new_privs".
 std::vector<std::string> EnterSandbox(Sandbox sandbox);
 
