@@ -50,6 +50,17 @@ absl::Status Misfit(UOp u, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(Name(u.op()), ": ", why));
 }
 
+// A variable is valid everywhere: a VALID of one is true, and is none of what has a view.
+UOp WithoutValidVariables(UOp sink) {
+  std::vector<UOp> asked;
+  for (UOp u : Toposort(sink)) {
+    if (u.is(Op::kValid) && u.src_count() == 1 && u.src(0).is(Op::kDefineVar)) asked.push_back(u);
+  }
+  if (asked.empty()) return sink;
+  const std::vector<UOp> answers(asked.size(), sink.graph().Bool(true));
+  return Substitute(sink, asked, answers);
+}
+
 // The tracker of every node that has a shape, by id; shared wherever one passes on its source's.
 absl::StatusOr<std::vector<TrackerPtr>> Trackers(std::span<const UOp> nodes) {
   std::vector<TrackerPtr> trackers(nodes.back().graph().size());
@@ -153,6 +164,7 @@ absl::StatusOr<std::shared_ptr<const Kernel::Facts>> Kernel::Facts::Of(
   if (!sink.is(Op::kSink) || sink.src_count() == 0) {
     return absl::InvalidArgumentError("a kernel is a SINK of stores");
   }
+  sink = WithoutValidVariables(sink);
   const std::vector<UOp> nodes = Toposort(sink);
   BEAMD_ASSIGN_OR_RETURN(const std::vector<TrackerPtr> node_trackers, Trackers(nodes));
   BEAMD_RETURN_IF_ERROR(CheckCommonShape(nodes, node_trackers));

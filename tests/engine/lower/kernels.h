@@ -309,6 +309,24 @@ constexpr SmallKernel kSmallKernels[] = {
 %6 = STORE void (%0, %2, %5)
 %7 = SINK void (%6))"},
 
+    // A variable is asked for its validity, as programs with a symbolic mean do.
+    {"ValidVariable", R"(
+%0 = DEFINE_GLOBAL global float32* slot 0
+%1 = VIEW void view[shape (12,1) strides (1,0) offset 0]
+%2 = DEFINE_GLOBAL global float32* slot 1
+%3 = DEFINE_VAR int32 var "n" 1..10
+%4 = VIEW void (%3) view[shape (12,$0) strides (10,1) offset 0]
+%5 = LOAD float32 (%2, %4)
+%6 = VALID bool (%3)
+%7 = CAST float32 (%3)
+%8 = CONST float32 0.0
+%9 = WHERE float32 (%6, %7, %8)
+%10 = ADD float32 (%5, %9)
+%11 = REDUCE_AXIS float32 (%10) ADD axes (1)
+%12 = MUL float32 (%11, %9)
+%13 = STORE void (%0, %1, %12)
+%14 = SINK void (%13))"},
+
     {"SumOfNothing", R"(
 %0 = DEFINE_GLOBAL global float32* slot 0
 %1 = VIEW void view[shape (12,1) strides (1,0) offset 0]
