@@ -37,12 +37,12 @@ class TensorCheck {
 
   TensorCheck(UOp root, std::span<const UOp> wire_nodes, const TensorGraphLimits& limits,
               const std::string& device)
-      : root_(root), limits_(limits), device_(device), index_(root.graph().size(), -1) {
+      : root_(root), limits_(limits), device_(device) {
     info_.nodes_ = Toposort(root);
     info_.table_.resize(root.graph().size());
     int64_t next = 0;
     for (const UOp u : wire_nodes.empty() ? std::span<const UOp>(info_.nodes_) : wire_nodes) {
-      if (index_[u.id()] < 0) index_[u.id()] = next;
+      if (int64_t& index = info_.table_[u.id()].index; index < 0) index = next;
       ++next;
     }
   }
@@ -56,7 +56,7 @@ class TensorCheck {
     for (const UOp u : info_.nodes_) {
       u_ = u;
       if (!u.is(kTensorOps)) return Fault("OP", "is not an op of a tensor graph", "op");
-      BEAMD_RETURN_IF_ERROR(VerifyNode(u, index_[u.id()]));
+      BEAMD_RETURN_IF_ERROR(VerifyNode(u, of(u).index));
       if (u.lanes() != 1) {
         return Fault("LANES", "a tensor graph has no vectors", "dtype.lanes", 1, u.lanes());
       }
@@ -72,7 +72,7 @@ class TensorCheck {
                      std::optional<int64_t> limit = {}, std::optional<int64_t> value = {},
                      UOp at = UOp()) const {
     const UOp u = at ? at : u_;
-    return NodeError(index_[u.id()], u.op(), what,
+    return NodeError(of(u).index, u.op(), what,
                      {.reason = std::string(reason),
                       .field = std::string(field),
                       .limit = limit,
@@ -259,7 +259,7 @@ class TensorCheck {
     if (!fresh) {
       return Fault("BUFFER",
                    absl::StrCat("buffer ", buffer.id, " is described differently by node ",
-                                index_[it->second.id()]),
+                                of(it->second).index),
                    "buffer_arg");
     }
     const Shape sizes = Sizes(buffer.shape);
@@ -283,7 +283,7 @@ class TensorCheck {
     if (fresh) return absl::OkStatus();
     return Fault("VARIABLE",
                  absl::StrCat("the variable ", u_.data<VariableArg>().name,
-                              " is defined differently by node ", index_[it->second.id()]),
+                              " is defined differently by node ", of(it->second).index),
                  "var_arg");
   }
 
@@ -298,7 +298,7 @@ class TensorCheck {
     const auto [it, fresh] = bound_.emplace(u_.src(0), u_);
     if (!fresh) {
       return Fault("VARIABLE",
-                   absl::StrCat(var.name, " has another value at node ", index_[it->second.id()]),
+                   absl::StrCat(var.name, " has another value at node ", of(it->second).index),
                    "src[1]", {}, value);
     }
     info_.binds_.push_back(u_);
@@ -424,7 +424,7 @@ class TensorCheck {
     if (!fresh) {
       return Fault("ASSIGNED_TWICE",
                    absl::StrCat("buffer ", buffer.data<BufferArg>().id, " is assigned by node ",
-                                index_[it->second.id()], " too"),
+                                of(it->second).index, " too"),
                    "src[0]");
     }
     node().shape = shape(0);
@@ -482,7 +482,6 @@ class TensorCheck {
   UOp root_;
   const TensorGraphLimits& limits_;
   const std::string& device_;
-  std::vector<int64_t> index_;  // by id: the number that errors give the node
   TensorGraphInfo info_;
   UOp u_;  // the node that is looked at
   absl::flat_hash_map<uint64_t, UOp> buffers_, empties_;

@@ -46,6 +46,7 @@ class TensorGraphInfo {
     UOp buffer;                // what this is a view of that can be assigned to
     std::optional<SInt> size;  // of a value that may be a size
     int size_nodes = 0;        // of its expression
+    int64_t index = -1;        // the number that errors give the node
   };
   static constexpr int kAnyDevice = -1;
 

@@ -22,20 +22,13 @@ namespace {
 class GraphReader {
  public:
   GraphReader(LazyContext& context, TensorGraphInfo info, UOp root,
-              const absl::flat_hash_map<uint64_t, Tensor>& inputs, std::span<const UOp> wire_nodes)
+              const absl::flat_hash_map<uint64_t, Tensor>& inputs)
       : context_(context),
         info_(std::move(info)),
         root_(root),
         inputs_(inputs),
-        index_(root.graph().size(), -1),
         wanted_(root.graph().size()),
-        values_(root.graph().size()) {
-    int64_t next = 0;
-    for (const UOp u : wire_nodes.empty() ? std::span<const UOp>(info_.nodes()) : wire_nodes) {
-      if (index_[u.id()] < 0) index_[u.id()] = next;
-      ++next;
-    }
-  }
+        values_(root.graph().size()) {}
 
   absl::StatusOr<GraphTensors> Read() {
     for (const UOp bind : info_.binds()) {
@@ -57,7 +50,7 @@ class GraphReader {
  private:
   absl::Status Fault(UOp u, absl::string_view reason, absl::string_view what,
                      absl::string_view field) const {
-    return NodeError(index_[u.id()], u.op(), what,
+    return NodeError(info_.of(u).index, u.op(), what,
                      {.reason = std::string(reason), .field = std::string(field)});
   }
 
@@ -240,7 +233,6 @@ class GraphReader {
   const TensorGraphInfo info_;
   const UOp root_;
   const absl::flat_hash_map<uint64_t, Tensor>& inputs_;
-  std::vector<int64_t> index_;                    // by id: the number that errors give the node
   std::vector<std::vector<std::string>> wanted_;  // by id: devices
   std::vector<std::vector<LazyBuffer>> values_;   // by id: on each of them
   GraphTensors result_;
@@ -434,10 +426,11 @@ class GraphWriter {
 
 absl::StatusOr<GraphTensors> TensorsFromGraph(LazyContext& context, UOp root,
                                               const absl::flat_hash_map<uint64_t, Tensor>& inputs,
-                                              std::span<const UOp> wire_nodes) {
+                                              std::span<const UOp> wire_nodes,
+                                              const TensorGraphLimits& limits) {
   BEAMD_ASSIGN_OR_RETURN(TensorGraphInfo info,
-                         VerifyTensorGraph(root, wire_nodes, {}, context.device()));
-  return GraphReader(context, std::move(info), root, inputs, wire_nodes).Read();
+                         VerifyTensorGraph(root, wire_nodes, limits, context.device()));
+  return GraphReader(context, std::move(info), root, inputs).Read();
 }
 
 absl::StatusOr<TensorGraph> GraphFromTensors(std::span<const Tensor> outputs, UOpGraph& graph) {

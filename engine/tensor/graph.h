@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "engine/shape/verify_tensor.h"
 #include "engine/tensor/tensor.h"
 #include "engine/uop/uop.h"
 
@@ -27,7 +28,7 @@ struct GraphTensors {
 // refuses; an input of another shape, dtype or device; an ASSIGN into an input that isn't realised.
 absl::StatusOr<GraphTensors> TensorsFromGraph(
     LazyContext& context, UOp root, const absl::flat_hash_map<uint64_t, Tensor>& inputs = {},
-    std::span<const UOp> wire_nodes = {});
+    std::span<const UOp> wire_nodes = {}, const TensorGraphLimits& limits = {});
 
 struct TensorGraph {
   UOp root;                         // a SINK of the outputs

@@ -14,7 +14,8 @@ int64_t Product(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-RandomGraph::RandomGraph(uint32_t seed, UOpGraph& graph) : random_(seed), graph_(graph) {
+RandomGraph::RandomGraph(uint32_t seed, UOpGraph& graph, bool all_ops)
+    : random_(seed), graph_(graph), all_ops_(all_ops) {
   for (const Scalar scalar : {Scalar::kFloat32, Scalar::kInt32, Scalar::kBool}) {
     for (int i = 0; i < 2; ++i) AddMemory(scalar);
   }
@@ -94,6 +95,9 @@ void RandomGraph::Alu(const Value& x) {
   const Scalar s = x.node.scalar();
   std::vector<Op> ops = {Op::kAdd, Op::kMul, Op::kMax, Op::kCmpLt, Op::kCmpNe, Op::kWhere};
   if (IsFloat(s)) ops.insert(ops.end(), {Op::kRecip, Op::kSqrt, Op::kNeg, Op::kSub, Op::kFdiv});
+  if (IsFloat(s) && all_ops_) {
+    ops.insert(ops.end(), {Op::kExp2, Op::kLog2, Op::kSin, Op::kMulAcc});
+  }
   if (IsInt(s)) ops.insert(ops.end(), {Op::kIdiv, Op::kMod, Op::kShl, Op::kShr, Op::kNeg});
   if (!IsFloat(s)) ops.insert(ops.end(), {Op::kXor, Op::kAnd, Op::kOr});
   const Op op = ops[Draw(0, static_cast<int64_t>(ops.size()) - 1)];
@@ -103,8 +107,9 @@ void RandomGraph::Alu(const Value& x) {
     src = {Other(x, Scalar::kBool), x.node, Other(x, s)};
   } else if ((op == Op::kShl || op == Op::kShr) && Draw(0, 1) == 0) {
     src.push_back(graph_.Make(Op::kCast, Scalar::kUint32, {Other(x, s)}));
-  } else if (kBinary.Has(op)) {
+  } else if (!kUnary.Has(op)) {
     src.push_back(Other(x, s));
+    if (op == Op::kMulAcc) src.push_back(Other(x, s));
   }
   Push(graph_.Make(op, out, src), x.shape);
 }

@@ -12,7 +12,9 @@ namespace beamd::testing {
 // A graph of float32, int32 and bool values over two buffers of each, with at least one output.
 class RandomGraph {
  public:
-  RandomGraph(uint32_t seed, UOpGraph& graph);
+  // With `all_ops` floats are also put through EXP2, LOG2, SIN and MULACC, whose values depend on
+  // how they are computed.
+  RandomGraph(uint32_t seed, UOpGraph& graph, bool all_ops = false);
   // A verified SINK.
   UOp Root();
 
@@ -38,6 +40,7 @@ class RandomGraph {
 
   std::mt19937 random_;
   UOpGraph& graph_;
+  const bool all_ops_;
   std::vector<Value> values_;
 };
 
