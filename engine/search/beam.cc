@@ -8,6 +8,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <unordered_set>
 #include <utility>
@@ -35,11 +36,15 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct State {
   Kernel kernel;
+  // Null where it was never compiled, or its time was recalled; then `code` tells them apart.
   std::shared_ptr<const KernelImage> image;
+  std::optional<Digest> code;
   double seconds = kNever;
   // Its place among all candidates: of equal times the earlier wins, whichever ended first.
   uint64_t rank = 0;
 };
+
+bool SameCode(const State& a, const State& b) { return a.code && a.code == b.code; }
 
 bool Faster(const State& a, const State& b) {
   return std::tie(a.seconds, a.rank) < std::tie(b.seconds, b.rank);
@@ -119,7 +124,7 @@ class Search {
     heuristic_ = SeedWith(hc_opts);
     if (!unoptimised_ && !Stopped()) {
       // Its search can still start there; it is only too slow or too large to be run itself.
-      unoptimised_ = State{std::move(required), nullptr, kNever, 0};
+      unoptimised_ = State{std::move(required), nullptr, std::nullopt, kNever, 0};
     }
     return absl::OkStatus();
   }
@@ -132,7 +137,7 @@ class Search {
     for (const State& d : duplicates_) {
       if (d.kernel.applied_opts() != opts) continue;
       for (const State& s : seeds_) {
-        if (s.image->Hash() == d.image->Hash()) return State{d.kernel, s.image, s.seconds, s.rank};
+        if (SameCode(s, d)) return State{d.kernel, s.image, s.code, s.seconds, s.rank};
       }
     }
     return std::nullopt;
@@ -176,9 +181,11 @@ class Search {
     while (!Stopped()) {
       while (next < kernels.size() &&
              static_cast<int>(compiling.size()) < pipeline_.compile_parallelism()) {
+        State state{std::move(kernels[next++]), nullptr, std::nullopt, kNever, next_rank_++};
+        if (Recall(state, timed, least_compute)) continue;
         const uint64_t id = next_id_++;
-        pipeline_.Submit(CompileTask{id, kernels[next].applied_opts()});
-        compiling.emplace(id, State{std::move(kernels[next++]), nullptr, kNever, next_rank_++});
+        pipeline_.Submit(CompileTask{id, state.kernel.applied_opts()});
+        compiling.emplace(id, std::move(state));
       }
       while (!to_time.empty() && static_cast<int>(timing.size()) < kTimesInFlight) {
         const uint64_t id = next_id_++;
@@ -202,11 +209,14 @@ class Search {
         report.compile_time = compiled->compile_time;
         report.colored_name = state.kernel.name();
         if (report.failure == Failure::kNone) {
+          state.code = state.image->Hash();
+          report.code = state.code;
           report.uops = state.image->uop_count;
+          report.compute_ops = state.image->compute_ops;
           least_compute = std::min(least_compute, state.image->compute_ops);
           if (state.image->compute_ops > least_compute * options_.max_compute_ratio) {
             report.failure = Failure::kTooMuchCompute;
-          } else if (!seen_images_.insert(state.image->Hash().Hex()).second) {
+          } else if (!seen_images_.insert(*state.code).second) {
             report.failure = Failure::kDuplicate;
             duplicates_.push_back(state);
           }
@@ -247,6 +257,54 @@ class Search {
       }
     }
     return timed;
+  }
+
+  // Settles the candidate by what is known of it. False where nothing is.
+  bool Recall(State& state, std::vector<State>& timed, double& least_compute) {
+    if (options_.recall == nullptr) return false;
+    const std::optional<Recalled> known = options_.recall(state.kernel.applied_opts());
+    if (!known) return false;
+    CandidateReport report;
+    report.opts = state.kernel.applied_opts();
+    report.failure = known->failure;
+    report.uops = known->uops;
+    report.compute_ops = known->compute_ops;
+    report.code = known->code;
+    report.colored_name = state.kernel.name();
+    report.recalled = true;
+    state.code = known->code;
+    ++progress_.done;
+    ++result_.recalled;
+    if (known->code) {
+      least_compute = std::min(least_compute, known->compute_ops);
+      if (known->failure != Failure::kTooMuchCompute) seen_images_.insert(*known->code);
+    }
+    if (known->failure == Failure::kDuplicate) duplicates_.push_back(state);
+    if (known->failure == Failure::kNone) {
+      state.seconds = known->seconds;
+      report.seconds = known->seconds;
+      ++result_.timed;
+      Consider(state);
+      timed.push_back(std::move(state));
+    } else {
+      Count(known->failure);
+    }
+    Report(report);
+    return true;
+  }
+
+  // Compiles a candidate whose time was recalled. False where it is lost; without an image still
+  // where it never had one, or the time is up.
+  bool Compiled(State& state) {
+    if (state.image != nullptr || !state.code) return true;
+    CompileTask task{next_id_++, state.kernel.applied_opts()};
+    const uint64_t id = task.id;
+    pipeline_.Submit(std::move(task));
+    const std::optional<CompileDone> done = Await<CompileDone>(id);
+    if (!done) return true;
+    if (done->failure != Failure::kNone) Lose(state, done->failure, done->detail);
+    state.image = done->image;
+    return state.image != nullptr;
   }
 
   static double Least(const std::vector<double>& seconds) {
@@ -302,18 +360,23 @@ class Search {
     }
     const auto is_there = [&](const State& s) {
       return std::any_of(finalists.begin(), finalists.end(),
-                         [&](const State& f) { return f.image == s.image; });
+                         [&](const State& f) { return SameCode(f, s); });
     };
     for (const State& seed : seeds_) {
       const bool close = seed.seconds <= best_[0].seconds * kRivalRatio;
       if (close && !is_there(seed)) finalists.push_back(seed);
     }
+    std::erase_if(finalists, [&](State& f) { return !Compiled(f); });
+    if (unoptimised_) Compiled(*unoptimised_);
+    const bool all_run = std::all_of(finalists.begin(), finalists.end(),
+                                     [](const State& f) { return f.image != nullptr; });
     if (unoptimised_)
       result_.unoptimised_s = unoptimised_->seconds < kNever ? unoptimised_->seconds : 0;
     if (heuristic_) result_.hc_s = heuristic_->seconds < kNever ? heuristic_->seconds : 0;
 
     Enter(BeamStage::kFinalists);
-    std::vector<std::vector<double>> samples = TimeFinalists(finalists);
+    std::vector<std::vector<double>> samples;
+    if (all_run) samples = TimeFinalists(finalists);
     if (samples.size() != finalists.size()) {
       // No final runs to be had: the search's own times decide.
       partial_ = true;
@@ -322,15 +385,15 @@ class Search {
     }
     for (size_t i = 0; i < finalists.size(); ++i) {
       const State& f = finalists[i];
-      if (heuristic_ && f.image == heuristic_->image) result_.hc_s = Least(samples[i]);
-      if (unoptimised_ && f.image == unoptimised_->image) result_.unoptimised_s = Least(samples[i]);
+      if (heuristic_ && SameCode(f, *heuristic_)) result_.hc_s = Least(samples[i]);
+      if (unoptimised_ && SameCode(f, *unoptimised_)) result_.unoptimised_s = Least(samples[i]);
     }
     std::vector<size_t> order(finalists.size());
     std::iota(order.begin(), order.end(), size_t{0});
     const auto key = [&](size_t i) { return std::make_pair(Least(samples[i]), finalists[i].rank); };
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
     // If they are all wrong: what they were made from.
-    if (unoptimised_ && unoptimised_->seconds < kNever && !is_there(*unoptimised_)) {
+    if (unoptimised_ && unoptimised_->image != nullptr && !is_there(*unoptimised_)) {
       order.push_back(finalists.size());
       finalists.push_back(*unoptimised_);
       samples.push_back({unoptimised_->seconds});
@@ -394,13 +457,16 @@ class Search {
   }
 
   bool Verified(const State& state) {
-    VerifyTask task;
-    task.id = next_id_++;
-    task.image = state.image;
-    if (unoptimised_) task.oracle = unoptimised_->image;
-    const uint64_t id = task.id;
-    pipeline_.Submit(std::move(task));
-    const std::optional<VerifyDone> done = Await<VerifyDone>(id);
+    std::optional<VerifyDone> done;
+    if (state.image != nullptr) {
+      VerifyTask task;
+      task.id = next_id_++;
+      task.image = state.image;
+      if (unoptimised_) task.oracle = unoptimised_->image;
+      const uint64_t id = task.id;
+      pipeline_.Submit(std::move(task));
+      done = Await<VerifyDone>(id);
+    }
     if (!done) {
       // Out of time: the answer stands unverified, and says so.
       partial_ = true;
@@ -440,7 +506,7 @@ class Search {
   std::vector<State> duplicates_;  // of the last TimeAll: compiled to another's code
   std::vector<State> best_;
   std::unordered_set<uint64_t> seen_graphs_;
-  std::unordered_set<std::string> seen_images_;
+  std::set<Digest> seen_images_;
   std::string last_detail_;  // of a candidate that was lost
   BeamProgress progress_;
   BeamResult result_;

@@ -11,16 +11,27 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "engine/base/hash.h"
 #include "engine/kernel/kernel.h"
 #include "engine/search/actions.h"
 #include "engine/search/pipeline.h"
 
 namespace beamd {
+
+// What is known of a candidate from the same search, before it was interrupted.
+struct Recalled {
+  Failure failure = Failure::kNone;
+  double seconds = 0;          // where failure is kNone
+  std::optional<Digest> code;  // KernelImage::Hash; none where it has no image
+  int64_t uops = 0;
+  double compute_ops = 0;
+};
 
 struct BeamOptions {
   int width = 4;        // 0: no rounds; the better of the unoptimised and the heuristics' kernel
@@ -39,6 +50,9 @@ struct BeamOptions {
   // Winners that others found. Those that apply are seeds: timed first, and again with the
   // finalists unless they are far behind.
   std::vector<std::vector<Opt>> known;
+  // Candidates that this search has had before, and nobody compiles or times again; nullopt: none.
+  // A search that is given all it had goes on where it was: at the same round, with the same beam.
+  std::function<std::optional<Recalled>(const std::vector<Opt>&)> recall;
 };
 
 struct CandidateReport {
@@ -46,9 +60,12 @@ struct CandidateReport {
   Failure failure = Failure::kNone;
   std::string detail;
   int64_t uops = 0;
+  double compute_ops = 0;
+  std::optional<Digest> code;  // of its image, where it has one
   absl::Duration compile_time;
   double seconds = 0;  // best of its runs, scaled to full size; 0 where it has none
   std::string colored_name;
+  bool recalled = false;  // BeamOptions::recall gave it
 };
 
 enum class BeamStage : uint8_t { kSeeds, kRounds, kFinalists, kVerifying };
@@ -76,6 +93,7 @@ struct BeamResult {
   int64_t verified_elements = 0, undecided_elements = 0;
   int rounds = 0;
   int64_t timed = 0;
+  int64_t recalled = 0;  // candidates that BeamOptions::recall gave
   std::array<int64_t, kFailureCount> failures{};
   bool partial = false;  // the deadline or a cancel ended it early
 };

@@ -391,6 +391,64 @@ TEST_F(Beam, ACancelEndsItWithTheBestSoFarUnverified) {
   EXPECT_EQ(Search(at_once).status().code(), absl::StatusCode::kCancelled);
 }
 
+TEST_F(Beam, GoesOnWhereItWasInterruptedWithWhatItHad) {
+  options_.width = 2;
+  ScriptedPipeline whole(Graded());
+  const absl::StatusOr<BeamResult> wanted = Search(whole);
+  ASSERT_TRUE(wanted.ok()) << wanted.status();
+  const size_t all = whole.compiled.size();
+
+  reports_.clear();
+  ScriptedPipeline before(Graded());
+  before.cancel_after = static_cast<int64_t>(all);  // of two ends each
+  ASSERT_TRUE(Search(before).ok());
+  std::map<Opts, Recalled> had;
+  for (const CandidateReport& r : reports_) {
+    had[r.opts] = {r.failure, r.seconds, r.code, r.uops, r.compute_ops};
+  }
+  ASSERT_GT(had.size(), all / 4);
+  ASSERT_LT(had.size(), all);
+
+  options_.recall = [&](const Opts& opts) -> std::optional<Recalled> {
+    const auto it = had.find(opts);
+    if (it == had.end()) return std::nullopt;
+    return it->second;
+  };
+  ScriptedPipeline after(Graded());
+  const absl::StatusOr<BeamResult> resumed = Search(after);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ(resumed->opts, wanted->opts);
+  EXPECT_EQ(resumed->best_s, wanted->best_s);
+  EXPECT_EQ(resumed->rounds, wanted->rounds);
+  EXPECT_EQ(resumed->timed, wanted->timed);
+  EXPECT_EQ(resumed->failures, wanted->failures);
+  EXPECT_EQ(resumed->recalled, static_cast<int64_t>(had.size()));
+  EXPECT_FALSE(resumed->partial);
+  // Only for the final runs and the check may something be compiled again, and nothing is timed.
+  for (const ScriptedPipeline::Timed& t : after.timed) {
+    if (t.task.max_global_size == 0) continue;
+    for (const auto& [opts, recalled] : had) EXPECT_NE(t.task.images[0]->code, ToString(opts));
+  }
+}
+
+TEST_F(Beam, OneThatRecallsAllAndIsCancelledStillTellsTheBest) {
+  ScriptedPipeline whole(Graded());
+  const absl::StatusOr<BeamResult> wanted = Search(whole);
+  ASSERT_TRUE(wanted.ok()) << wanted.status();
+  std::map<Opts, Recalled> had;
+  for (const CandidateReport& r : reports_) {
+    had[r.opts] = {r.failure, r.seconds, r.code, r.uops, r.compute_ops};
+  }
+  options_.recall = [&](const Opts& opts) -> std::optional<Recalled> { return had.at(opts); };
+  ScriptedPipeline after(Graded());
+  after.cancel_after = 0;
+  const absl::StatusOr<BeamResult> result = Search(after);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->partial);
+  EXPECT_EQ(result->verified, "");
+  EXPECT_EQ(result->best_s, wanted->best_s);
+}
+
 TEST_F(Beam, KnownWinnersTakePartWhereTheyApply) {
   Kernel walked = kernel_;
   while (walked.applied_opts().size() < 3) {
