@@ -4,6 +4,9 @@
 // millisecond or two, another part of the kernel each time so that a part that stays in the cache
 // doesn't flatter; or several launches of a kernel that is over in microseconds. A candidate that
 // is certain to be slower than `cut_off` is left after the first sample that says so.
+//
+// A sample that something else slowed is taken again. On a CPU that is seen: the thread waited for
+// its core. Foreign load on a GPU isn't seen.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +41,7 @@ struct MeasureOptions {
 struct Measurement {
   std::vector<std::vector<double>> seconds;  // an image, a round; whole kernels
   bool cut_off = false;
+  int64_t spoiled = 0;  // samples that were taken again
 };
 
 struct Loaded {

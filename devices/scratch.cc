@@ -113,10 +113,11 @@ absl::StatusOr<ScratchBuffers> ScratchBuffers::Create(Device& device,
     return absl::ResourceExhaustedError(
         absl::StrCat("the kernel's buffers hold ", bytes, " bytes, the device ", room));
   }
+  scratch.wholes_.resize(buffers.size());
+  scratch.buffers_.resize(buffers.size());
+  scratch.pointers_.resize(buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
-    BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer, scratch.Allocate(i));
-    scratch.pointers_.push_back(buffer.get());
-    scratch.buffers_.push_back(std::move(buffer));
+    BEAMD_RETURN_IF_ERROR(scratch.Allocate(i));
     BEAMD_RETURN_IF_ERROR(scratch.Restore(i));
   }
   return scratch;
@@ -126,12 +127,15 @@ size_t ScratchBuffers::SizeOf(size_t i) const {
   return static_cast<size_t>(uses_[i].size_elements) * SizeBytes(uses_[i].scalar);
 }
 
-absl::StatusOr<std::unique_ptr<Buffer>> ScratchBuffers::Allocate(size_t i) const {
+absl::Status ScratchBuffers::Allocate(size_t i) {
+  static_assert(kGuardBytes % kWindowAlignment == 0);
   const size_t size = SizeOf(i);
-  BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer, device_->Allocate(size + kGuardBytes));
+  BEAMD_ASSIGN_OR_RETURN(wholes_[i], device_->Allocate(size + 2 * kGuardBytes));
+  BEAMD_ASSIGN_OR_RETURN(buffers_[i], device_->View(*wholes_[i], kGuardBytes, size + kGuardBytes));
+  pointers_[i] = buffers_[i].get();
   const std::string guard(kGuardBytes, static_cast<char>(kGuard));
-  BEAMD_RETURN_IF_ERROR(buffer->Write(size, std::as_bytes(std::span(guard))));
-  return buffer;
+  BEAMD_RETURN_IF_ERROR(wholes_[i]->Write(0, std::as_bytes(std::span(guard))));
+  return buffers_[i]->Write(size, std::as_bytes(std::span(guard)));
 }
 
 void ScratchBuffers::FillInitial(size_t i, void* out) const {
@@ -174,6 +178,10 @@ absl::Status ScratchBuffers::Reset() {
 absl::Status ScratchBuffers::CheckGuards() const {
   for (size_t i = 0; i < uses_.size(); ++i) {
     std::string guard(kGuardBytes, '\0');
+    BEAMD_RETURN_IF_ERROR(wholes_[i]->Read(0, std::as_writable_bytes(std::span(guard))));
+    if (guard.find_first_not_of(static_cast<char>(kGuard)) != std::string::npos) {
+      return absl::OutOfRangeError(absl::StrCat("wrote before the begin of slot ", uses_[i].slot));
+    }
     BEAMD_RETURN_IF_ERROR(buffers_[i]->Read(SizeOf(i), std::as_writable_bytes(std::span(guard))));
     if (guard.find_first_not_of(static_cast<char>(kGuard)) != std::string::npos) {
       return absl::OutOfRangeError(absl::StrCat("wrote behind the end of slot ", uses_[i].slot));
@@ -190,11 +198,12 @@ absl::StatusOr<std::string> ScratchBuffers::Content(size_t i) const {
 
 absl::StatusOr<std::vector<std::unique_ptr<Buffer>>> ScratchBuffers::TakeWritten() {
   std::vector<std::unique_ptr<Buffer>> taken(uses_.size());
+  taken_wholes_.clear();
   for (size_t i = 0; i < uses_.size(); ++i) {
     if (!uses_[i].written) continue;
-    BEAMD_ASSIGN_OR_RETURN(taken[i], Allocate(i));
-    std::swap(taken[i], buffers_[i]);
-    pointers_[i] = buffers_[i].get();
+    taken[i] = std::move(buffers_[i]);
+    taken_wholes_.push_back(std::move(wholes_[i]));
+    BEAMD_RETURN_IF_ERROR(Allocate(i));
   }
   return taken;
 }

@@ -21,7 +21,7 @@ void FillSeeded(Scalar scalar, int64_t count, int32_t slot, uint64_t seed, void*
 // Not thread-safe. The device must outlive it.
 class ScratchBuffers {
  public:
-  // What a buffer has behind its end, so that a write past it is seen.
+  // What a buffer has before its begin and behind its end, so that a write past either is seen.
   static constexpr int64_t kGuardBytes = 256;
 
   // ResourceExhausted where the device can't hold them.
@@ -39,7 +39,7 @@ class ScratchBuffers {
   // One element of that where all are alike, as many bytes as any scalar has; null where they
   // aren't.
   const void* Pattern(size_t i) const;
-  // OutOfRange naming the slot if something was written behind a buffer's end.
+  // OutOfRange naming the slot if something was written before a buffer's begin or behind its end.
   absl::Status CheckGuards() const;
   // The elements of buffer i as they are now.
   absl::StatusOr<std::string> Content(size_t i) const;
@@ -49,7 +49,7 @@ class ScratchBuffers {
     return View(*buffers_[i], i, storage);
   }
   // Takes the written buffers away (null elsewhere) and puts others in their place, to Reset before
-  // use: what one kernel left stays, without a copy, while another runs.
+  // use: what one kernel left stays, without a copy, while another runs; until the next call.
   absl::StatusOr<std::vector<std::unique_ptr<Buffer>>> TakeWritten();
   // The elements of `taken`, once buffer i.
   absl::StatusOr<const void*> View(Buffer& taken, size_t i, std::string& storage) const;
@@ -58,11 +58,14 @@ class ScratchBuffers {
   size_t SizeOf(size_t i) const;
   void FillInitial(size_t i, void* out) const;
   absl::Status Restore(size_t i);
-  // A buffer for place i with its guard behind it and nothing in it.
-  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t i) const;
+  // A buffer for place i with its guards around it and nothing in it.
+  absl::Status Allocate(size_t i);
 
   Device* device_ = nullptr;
   std::vector<KernelImage::Buffer> uses_;
+  // Guard, elements, guard; and windows of them that leave out the guard before.
+  std::vector<std::unique_ptr<Buffer>> wholes_;
+  std::vector<std::unique_ptr<Buffer>> taken_wholes_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   std::vector<Buffer*> pointers_;
   uint64_t seed_ = 0;

@@ -24,15 +24,31 @@ namespace {
 
 // Timing tasks handed over ahead, so that the runner never waits for this thread.
 constexpr int kTimesInFlight = 2;
-// Of the time that is left, what the final runs and the check may need.
-constexpr double kFinalShare = 0.3;
+// Of the budget, what is kept for the final runs and the check: as long as they seem to take, but
+// between these shares.
+constexpr double kLeastFinalShare = 0.06, kMostFinalShare = 0.3;
+// What a check takes besides running the two kernels.
+constexpr absl::Duration kCheck = absl::Milliseconds(150);
 
 // What was slower in the search by more than this has no chance in the final runs; the seeds, than
 // which the winner is never slower, are given more.
 constexpr double kFinalistRatio = 1.25;
 constexpr double kRivalRatio = 2;
 
+// An incumbent's duel: runs in turns, in parts, until an interval of this confidence is clear of 1.
+// Of two that are the same, less than one in a hundred duels ends otherwise; 3 % are found nearly
+// always where a run varies by 2 % (paired_test.cc).
+constexpr int kDuelRounds[] = {20, 40};
+constexpr double kDuelConfidence = 0.995;
+// Long runs vary little; a part of a duel takes this long at most, however few runs that is.
+constexpr absl::Duration kDuelBound = absl::Seconds(2);
+
+constexpr double kReportedConfidence = 0.95;
+
 constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Zero, negative, denormal and not finite are no times.
+bool IsTime(double seconds) { return std::isnormal(seconds) && seconds > 0; }
 
 struct State {
   Kernel kernel;
@@ -61,10 +77,7 @@ class Search {
   Search(const Kernel& kernel, const BeamOptions& options, CandidatePipeline& pipeline,
          const std::function<void(const BeamProgress&)>& on_progress)
       : kernel_(kernel), options_(options), pipeline_(pipeline), on_progress_(on_progress) {
-    const absl::Time now = absl::Now();
-    explore_until_ = options.deadline == absl::InfiniteFuture()
-                         ? options.deadline
-                         : now + (options.deadline - now) * (1 - kFinalShare);
+    budget_ = options.deadline - absl::Now();
   }
 
   absl::StatusOr<BeamResult> Run() {
@@ -102,7 +115,16 @@ class Search {
   }
 
   // Without a time there is nothing that the rest of the budget could be kept for.
-  absl::Time Until() const { return best_.empty() ? options_.deadline : explore_until_; }
+  absl::Time Until() const {
+    if (best_.empty() || options_.deadline == absl::InfiniteFuture()) return options_.deadline;
+    // Ten rounds of about five, and two whole runs of the slowest for the check.
+    const double slow =
+        unoptimised_ && IsTime(unoptimised_->seconds) ? unoptimised_->seconds : best_[0].seconds;
+    const absl::Duration finals =
+        kCheck + absl::Seconds(5 * (options_.final_rounds + 2) * best_[0].seconds + 2 * slow);
+    return options_.deadline -
+           std::clamp(finals, budget_ * kLeastFinalShare, budget_ * kMostFinalShare);
+  }
 
   // ---- candidates ----
 
@@ -240,10 +262,10 @@ class Search {
         ++progress_.done;
         report.failure = done->failure;
         report.detail = done->detail;
+        result_.spoiled += done->spoiled;
         if (report.failure == Failure::kNone) {
           if (!done->seconds.empty()) state.seconds = Least(done->seconds[0]);
-          if (!(state.seconds > 0 && state.seconds < kNever))
-            report.failure = Failure::kInvalidTime;
+          if (!IsTime(state.seconds)) report.failure = Failure::kInvalidTime;
         }
         if (report.failure == Failure::kNone) {
           ++result_.timed;
@@ -347,6 +369,9 @@ class Search {
         return absl::CancelledError("cancelled before any candidate had a time");
       if (partial_)
         return absl::DeadlineExceededError("the budget ended before any candidate had a time");
+      if (progress_.failures[static_cast<int>(Failure::kUnavailable)] > 0)
+        return absl::UnavailableError(
+            absl::StrCat("no candidate could be tried: ", FailureSummary()));
       if (progress_.failures[static_cast<int>(Failure::kRunMemory)] > 0)
         return absl::ResourceExhaustedError(
             absl::StrCat("no candidate fits into memory: ", FailureSummary()));
@@ -363,7 +388,7 @@ class Search {
                          [&](const State& f) { return SameCode(f, s); });
     };
     for (const State& seed : seeds_) {
-      const bool close = seed.seconds <= best_[0].seconds * kRivalRatio;
+      const bool close = seed.seconds <= best_[0].seconds * kRivalRatio || IsIncumbent(seed);
       if (close && !is_there(seed)) finalists.push_back(seed);
     }
     std::erase_if(finalists, [&](State& f) { return !Compiled(f); });
@@ -392,6 +417,8 @@ class Search {
     std::iota(order.begin(), order.end(), size_t{0});
     const auto key = [&](size_t i) { return std::make_pair(Least(samples[i]), finalists[i].rank); };
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+    DefendIncumbent(finalists, order);
+    if (!order.empty()) TellFinalists(finalists, samples, order[0]);
     // If they are all wrong: what they were made from.
     if (unoptimised_ && unoptimised_->image != nullptr && !is_there(*unoptimised_)) {
       order.push_back(finalists.size());
@@ -412,6 +439,59 @@ class Search {
         absl::StrCat("every finalist failed or gave a wrong answer: ", FailureSummary()));
   }
 
+  bool IsIncumbent(const State& state) const {
+    return options_.incumbent && state.kernel.applied_opts() == *options_.incumbent;
+  }
+
+  // Puts the incumbent first unless who is there is shown to be faster.
+  void DefendIncumbent(const std::vector<State>& finalists, std::vector<size_t>& order) {
+    const auto incumbent = std::find_if(order.begin(), order.end(),
+                                        [&](size_t i) { return IsIncumbent(finalists[i]); });
+    if (incumbent == order.end() || incumbent == order.begin()) return;
+    if (!Beats(finalists[order[0]], finalists[*incumbent])) {
+      std::rotate(order.begin(), incumbent, incumbent + 1);
+    }
+  }
+
+  // By runs of their own: those that chose the challenger flatter it.
+  bool Beats(const State& challenger, const State& incumbent) {
+    if (challenger.image == nullptr || incumbent.image == nullptr) return false;
+    std::vector<double> ours, theirs;
+    RatioInterval gain;
+    for (const int rounds : kDuelRounds) {
+      TimeTask task;
+      task.id = next_id_++;
+      task.images = {incumbent.image, challenger.image};
+      task.rounds = rounds;
+      task.bound = kDuelBound;
+      task.clear_cache = options_.clear_cache;
+      const uint64_t id = task.id;
+      pipeline_.Submit(std::move(task));
+      const std::optional<TimeDone> done = Await<TimeDone>(id);
+      if (!done || done->failure != Failure::kNone || done->seconds.size() != 2) break;
+      result_.spoiled += done->spoiled;
+      ours.insert(ours.end(), done->seconds[0].begin(), done->seconds[0].end());
+      theirs.insert(theirs.end(), done->seconds[1].begin(), done->seconds[1].end());
+      gain = PairedRatio(ours, theirs, kDuelConfidence);
+      if (gain.low > 1) return true;
+      if (gain.high <= 1) break;
+    }
+    result_.challenger = {.opts = challenger.kernel.applied_opts(),
+                          .best_s = theirs.empty() ? challenger.seconds : Least(theirs),
+                          .over_winner = PairedRatio(theirs, ours, kReportedConfidence)};
+    return false;
+  }
+
+  void TellFinalists(const std::vector<State>& finalists,
+                     const std::vector<std::vector<double>>& samples, size_t winner) {
+    for (size_t i = 0; i < finalists.size(); ++i) {
+      result_.finalists.push_back(
+          {.opts = finalists[i].kernel.applied_opts(),
+           .best_s = Least(samples[i]),
+           .over_winner = PairedRatio(samples[i], samples[winner], kReportedConfidence)});
+    }
+  }
+
   // Interleaved runs of all, at full size. One that fails is left out; empty if there are no times
   // to be had.
   std::vector<std::vector<double>> TimeFinalists(std::vector<State>& finalists) {
@@ -425,6 +505,7 @@ class Search {
       pipeline_.Submit(std::move(task));
       const std::optional<TimeDone> done = Await<TimeDone>(id);
       if (!done) break;
+      result_.spoiled += done->spoiled;
       if (done->failure == Failure::kNone) return done->seconds;
       if (done->failed_image < 0 || done->failed_image >= static_cast<int>(finalists.size())) {
         Count(done->failure);
@@ -498,7 +579,7 @@ class Search {
   const BeamOptions& options_;
   CandidatePipeline& pipeline_;
   const std::function<void(const BeamProgress&)>& on_progress_;
-  absl::Time explore_until_;
+  absl::Duration budget_;
   uint64_t next_id_ = 1, next_rank_ = 0;
   bool partial_ = false, cut_off_ = true;
   std::optional<State> unoptimised_, heuristic_;

@@ -3,9 +3,10 @@
 //
 // Rules and defaults are the seeds' (tinygrad 0.10.0 engine/search.py, beam_search). Beyond them:
 // the heuristics' kernel and known winners join the beam after the first round; states that
-// different orders lead to are compiled once; compiling and timing overlap; the finalists are timed again at full size,
-// interleaved, and the winner's answer is checked. So the result is never slower than the
-// heuristics' or the unoptimised kernel, and never wrong where an oracle could tell.
+// different orders lead to are compiled once; compiling and timing overlap; the finalists are timed
+// again at full size, interleaved, and the winner's answer is checked. So the result is never slower
+// than the heuristics' or the unoptimised kernel, and never wrong where an oracle could tell; an
+// incumbent is replaced only by what is shown to be faster.
 #pragma once
 
 #include <array>
@@ -20,6 +21,7 @@
 #include "engine/base/hash.h"
 #include "engine/kernel/kernel.h"
 #include "engine/search/actions.h"
+#include "engine/search/paired.h"
 #include "engine/search/pipeline.h"
 
 namespace beamd {
@@ -50,6 +52,8 @@ struct BeamOptions {
   // Winners that others found. Those that apply are seeds: timed first, and again with the
   // finalists unless they are far behind.
   std::vector<std::vector<Opt>> known;
+  // The answer until now, one of `known`. It stays unless another is shown to be faster.
+  std::optional<std::vector<Opt>> incumbent;
   // Candidates that this search has had before, and nobody compiles or times again; nullopt: none.
   // A search that is given all it had goes on where it was: at the same round, with the same beam.
   std::function<std::optional<Recalled>(const std::vector<Opt>&)> recall;
@@ -81,6 +85,14 @@ struct BeamProgress {
   const CandidateReport* candidate = nullptr;
 };
 
+// One that took part in the final runs.
+struct Finalist {
+  std::vector<Opt> opts;
+  double best_s = 0;
+  // Its time over the winner's in the same runs, and the 95 % interval of that.
+  RatioInterval over_winner;
+};
+
 struct BeamResult {
   std::vector<Opt> opts;
   double best_s = 0;         // least of the final runs, full size
@@ -88,6 +100,11 @@ struct BeamResult {
   double unoptimised_s = 0;  // scaled from a test launch where a full one is slow
   std::vector<Opt> hc_opts;
   std::vector<double> samples;  // the winner's final runs, seconds
+  std::vector<Finalist> finalists;
+  // Where BeamOptions::incumbent is the answer still, though another was faster in the final runs:
+  // that other, and its time over the incumbent's in the runs that decided.
+  std::optional<Finalist> challenger;
+  int64_t spoiled = 0;  // batches that were repeated since something else used the device
   // How the answer was checked: VerifyDone::method; empty: nothing could.
   std::string verified;
   int64_t verified_elements = 0, undecided_elements = 0;

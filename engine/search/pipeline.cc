@@ -11,7 +11,7 @@ absl::string_view Name(Failure failure) {
       "compile_crash", "compile_memory", "too_much_compute",
       "duplicate",     "run_timeout",    "run_crash",
       "invalid_time",  "wrong_answer",   "cancelled",
-      "run_memory"};
+      "run_memory",    "unavailable"};
   static_assert(std::size(kNames) == kFailureCount);
   return kNames[static_cast<int>(failure)];
 }

@@ -34,9 +34,10 @@ enum class Failure : uint8_t {
   kInvalidTime,     // zero, negative or not finite
   kWrongAnswer,     // lost verification
   kCancelled,
-  kRunMemory,  // the runner passed its memory limit, or the device has no room for the buffers
+  kRunMemory,    // the runner passed its memory limit, or the device has no room for the buffers
+  kUnavailable,  // no worker or runner was to be had: nothing is known of the candidate
 };
-inline constexpr int kFailureCount = 16;
+inline constexpr int kFailureCount = 17;
 absl::string_view Name(Failure failure);
 // Which reason a compiler's error counts under.
 Failure CompileFailure(const absl::Status& status);
@@ -66,6 +67,8 @@ struct TimeTask {
   // many points of global axes; 0: the whole kernel (seeds: max_global_size).
   int64_t max_global_size = 0;
   bool clear_cache = false;  // flush the last-level cache between runs
+  // After three rounds, sampling ends once it took this long; after any, four times as long.
+  absl::Duration bound = absl::Milliseconds(100);
 };
 struct TimeDone {
   uint64_t id = 0;
@@ -74,6 +77,7 @@ struct TimeDone {
   int failed_image = -1;                     // which image failed, where one did
   std::vector<std::vector<double>> seconds;  // an image, a round; scaled to the whole kernel
   bool cut_off = false;                      // stopped early: times are lower bounds
+  int64_t spoiled = 0;  // runs that were repeated since something else used the device
 };
 
 // Compares an image's outputs with the oracle's on seeded inputs, by SEMANTICS "Equal".

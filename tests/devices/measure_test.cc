@@ -3,6 +3,7 @@
 #include <functional>
 #include <limits>
 
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -182,6 +183,21 @@ TEST(Measure, FlushesBeforeEverySampleWhereAsked) {
   EXPECT_THAT(m->seconds[0], SizeIs(3));
   EXPECT_EQ(device.flushes, 3);
   for (const auto& call : device.calls) EXPECT_EQ(call.repeats, 1);
+}
+
+TEST(Measure, TakesAgainWhatSomethingElseSlowed) {
+  int sleeps = 2;
+  bool warm = false;
+  ScriptedDevice device([&](const ScriptedDevice::Call&) {
+    // As if another had the core: time passes that this thread does not have.
+    if (warm && sleeps-- > 0) absl::SleepFor(absl::Milliseconds(20));
+    warm = true;
+    return absl::Milliseconds(10);
+  });
+  const auto m = MeasureOne(device, 1, {});
+  ASSERT_TRUE(m.ok()) << m.status();
+  EXPECT_EQ(m->spoiled, 2);
+  EXPECT_THAT(m->seconds[0], SizeIs(3));
 }
 
 }  // namespace

@@ -127,5 +127,10 @@ TEST_F(Scratch, SeesAWriteBehindABuffersEnd) {
   EXPECT_TRUE(absl::IsOutOfRange(scratch_.CheckGuards()));
 }
 
+TEST_F(Scratch, SeesAWriteBeforeABuffersBegin) {
+  static_cast<char*>(scratch_.pointers()[1]->mapped())[-1] = 0;
+  EXPECT_TRUE(absl::IsOutOfRange(scratch_.CheckGuards()));
+}
+
 }  // namespace
 }  // namespace beamd

@@ -391,6 +391,39 @@ TEST_F(Beam, ACancelEndsItWithTheBestSoFarUnverified) {
   EXPECT_EQ(Search(at_once).status().code(), absl::StatusCode::kCancelled);
 }
 
+// How many of 200 searches replace the incumbent by the other of two kernels that alone are any
+// good, where it takes `gain` times as long.
+class Incumbent : public Beam {
+ protected:
+  int Replaced(double gain) {
+    const Opts incumbent = {Opt{OptOp::kUpcast, 0, 4}};
+    const Opts challenger = {Opt{OptOp::kUpcast, 1, 4}};
+    options_.width = 0;
+    options_.known = {incumbent, challenger};
+    options_.incumbent = incumbent;
+    int replaced = 0;
+    for (uint32_t seed = 1; seed <= 200; ++seed) {
+      ScriptedPipeline pipeline(
+          [&](const Opts& opts) {
+            Scripted s;
+            s.noise = 0.02;
+            s.seconds = opts == incumbent ? 1e-4 * gain : opts == challenger ? 1e-4 : 1e-3;
+            return s;
+          },
+          Ending::kFirstIn, seed);
+      const absl::StatusOr<BeamResult> result = Search(pipeline);
+      EXPECT_TRUE(result.ok()) << result.status();
+      EXPECT_TRUE(result->opts == incumbent || result->opts == challenger);
+      replaced += result->opts == challenger ? 1 : 0;
+    }
+    return replaced;
+  }
+};
+
+TEST_F(Incumbent, StaysWhereTheOtherIsItsTwin) { EXPECT_LT(Replaced(1), 4); }
+
+TEST_F(Incumbent, GoesWhereTheOtherIsThreePercentFaster) { EXPECT_GT(Replaced(1.03), 190); }
+
 TEST_F(Beam, GoesOnWhereItWasInterruptedWithWhatItHad) {
   options_.width = 2;
   ScriptedPipeline whole(Graded());

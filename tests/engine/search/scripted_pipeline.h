@@ -2,6 +2,7 @@
 // no process.
 #pragma once
 
+#include <cmath>
 #include <deque>
 #include <functional>
 #include <map>
@@ -26,6 +27,9 @@ struct Scripted {
   std::optional<double> whole_s;  // of a run at full size, where it differs
   double compute_ops = 1;
   std::string code;  // empty: code that no other opts lead to
+  // Of a run: the relative spread of its time, besides what slows a whole round and the odd run
+  // that something got in the way of. 0: every run takes as long.
+  double noise = 0;
   Failure compile = Failure::kNone, run = Failure::kNone, final_run = Failure::kNone,
           answer = Failure::kNone;
 };
@@ -61,6 +65,8 @@ class ScriptedPipeline final : public CandidatePipeline {
   void Submit(TimeTask task) override {
     TimeDone done;
     done.id = task.id;
+    std::vector<double> drift(static_cast<size_t>(task.rounds));
+    for (double& d : drift) d = std::exp(normal_(random_) * 0.03);
     for (size_t i = 0; i < task.images.size(); ++i) {
       const Scripted& s = scripts_.at(task.images[i]->code);
       const bool whole = task.max_global_size == 0;
@@ -73,6 +79,11 @@ class ScriptedPipeline final : public CandidatePipeline {
       // The least of the rounds counts, wherever it stands.
       std::vector<double> rounds(static_cast<size_t>(task.rounds), seconds * 1.5);
       rounds[rounds.size() / 2] = seconds;
+      for (size_t r = 0; s.noise > 0 && r < rounds.size(); ++r) {
+        const bool hit = random_() % 20 == 0;
+        rounds[r] = seconds * drift[r] * std::exp(normal_(random_) * s.noise) *
+                    (hit ? 1 + static_cast<double>(random_() % 100) / 200 : 1);
+      }
       done.seconds.push_back(std::move(rounds));
     }
     timed.push_back({task, least_told_});
@@ -136,6 +147,7 @@ class ScriptedPipeline final : public CandidatePipeline {
   const Script script_;
   const Ending ending_;
   std::mt19937 random_;
+  std::normal_distribution<double> normal_;
   std::map<std::string, Scripted> scripts_;  // by code
   std::deque<Completion> under_way_;
   int64_t told_ = 0;
