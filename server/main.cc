@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "engine/base/status.h"
 #include "engine/base/version.h"
+#include "engine/kernel/cost.h"
 #include "engine/kernel/kernel.h"
 #include "server/auth/access.h"
 #include "server/auth/audit.h"
@@ -39,6 +40,7 @@
 #include "server/tuning/beam_searcher.h"
 #include "server/tuning/parse_kernel.h"
 #include "server/tuning/tuner.h"
+#include "server/workers/canary.h"
 #include "server/workers/child_main.h"
 #include "server/workers/codec.h"
 #include "server/workers/compile_handler.h"
@@ -53,6 +55,10 @@
 namespace beamd {
 namespace {
 
+// A device as many are, by the second: kernels that were never timed are compared by it.
+constexpr double kUsualOperations = 50e9;
+constexpr double kUsualBytes = 10e9;
+
 TunerParts MakeParts(Supervisor& supervisor, const Fleet& fleet, const BeamSearcher& searcher,
                      absl::Duration run_timeout) {
   TunerParts parts;
@@ -62,9 +68,21 @@ TunerParts MakeParts(Supervisor& supervisor, const Fleet& fleet, const BeamSearc
     absl::StatusOr<Kernel> fresh = Kernel::Create(kernel.sink, caps);
     return fresh.ok() && fresh->ApplyAll(opts).ok();
   };
+  parts.quarantine = [&supervisor](const TuningDevice& device) {
+    return supervisor.Quarantine(device.runner);
+  };
+  parts.heuristic = [](const ParsedKernel& kernel,
+                       const TargetCaps& caps) -> absl::StatusOr<std::vector<Opt>> {
+    BEAMD_ASSIGN_OR_RETURN(const Kernel fresh, Kernel::Create(kernel.sink, caps));
+    return HandCodedOptimizations(fresh).applied_opts();
+  };
+  parts.estimate = [](const ParsedKernel& kernel) {
+    const KernelCost cost = CostOf(kernel.sink);
+    return std::max(cost.operations / kUsualOperations, cost.bytes / kUsualBytes);
+  };
   parts.make_pipeline = [&supervisor, &fleet, run_timeout](
                             const ParsedKernel& kernel, const TuningDevice& device,
-                            const v1::SearchOptions& options, std::string trace,
+                            const v1::SearchOptions& options, PipelineUse use,
                             CancelToken& token) -> std::unique_ptr<CandidatePipeline> {
     auto context = std::make_shared<internal::AddContext>();
     context->set_id(supervisor.NewId());
@@ -82,7 +100,9 @@ TunerParts MakeParts(Supervisor& supervisor, const Fleet& fleet, const BeamSearc
                                          absl::Nanoseconds(options.compile_timeout().nanos()),
                         .max_uops = options.uops_max(),
                         .run_limit = run_timeout,
-                        .trace = std::move(trace)},
+                        .trace = std::move(use.trace),
+                        .claim = std::move(use.claim),
+                        .charge = std::move(use.charge)},
         token);
   };
   parts.search = [&searcher](const SearchJob& job, CandidatePipeline& pipeline) {
@@ -239,6 +259,7 @@ int WaitForEnd(const sigset_t& signals, Server& server, const std::function<void
 absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& args) {
   BEAMD_ASSIGN_OR_RETURN(const v1::SearchOptions defaults, SearchDefaults(config));
   BEAMD_ASSIGN_OR_RETURN(const FleetOptions fleet_options, FleetOptionsOf(config));
+  BEAMD_ASSIGN_OR_RETURN(const JobQueueOptions queue_options, QueueOptionsOf(config));
   const sigset_t signals = BlockSignals();
   RaiseDescriptorLimit();
   // Before there is a thread: what this process does must not show in the times.
@@ -256,13 +277,22 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
   if (!config.capture.empty()) {
     BEAMD_ASSIGN_OR_RETURN(capture, CaptureFile::Open(config.capture));
   }
-  Supervisor supervisor;
+  Supervisor supervisor(queue_options.weights);
   BEAMD_ASSIGN_OR_RETURN(const Fleet fleet, StartFleet(supervisor, fleet_options));
   metrics.AddSource(
       [&supervisor, &fleet](std::vector<Sample>& out) { SampleChildren(supervisor, fleet, out); });
 
   std::vector<TuningDevice> devices;
   for (const FleetDevice& from : fleet.devices) {
+    // A device on which it can't be had serves without.
+    absl::StatusOr<Probe> canary =
+        MakeCanary(supervisor, fleet.workers, from.description.caps(), config.run_timeout);
+    if (canary.ok()) {
+      supervisor.SetProbe(from.runner, *std::move(canary));
+    } else {
+      spdlog::warn("device={} has no known kernel: {}", from.description.id(),
+                   canary.status().ToString());
+    }
     devices.push_back({.id = from.description.id(),
                        .caps = FromFrame(from.description.caps()),
                        .environment = from.description.environment(),
@@ -282,16 +312,17 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
   Tuner tuner(*store, std::move(devices),
               MakeParts(supervisor, fleet, searcher, config.run_timeout),
               {.defaults = defaults,
-               .concurrent_jobs = static_cast<int>(config.jobs),
-               .max_queued_jobs = static_cast<int>(config.queue),
+               .queue = queue_options,
+               .device_seconds_a_day = config.principal_device_seconds,
                .host = HostName(),
                .build = build});
-  BEAMD_RETURN_IF_ERROR(tuner.MarkInterruptedJobs());
+  BEAMD_RETURN_IF_ERROR(tuner.ResumeJobs());
   BEAMD_ASSIGN_OR_RETURN(
       const std::unique_ptr<Server> server,
       Server::Start({.listen = config.listen,
                      .unix_socket = config.unix_socket,
                      .build = build,
+                     .batch_parallel = queue_options.concurrent,
                      .certificates = files.certificates.get(),
                      // A client without a certificate has a token, which only an access file knows.
                      .require_client_certificate = config.access_file.empty(),

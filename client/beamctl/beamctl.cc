@@ -13,14 +13,19 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "client/beamctl/backup.h"
+#include "client/beamctl/format.h"
+#include "client/beamctl/lock_file.h"
 #include "client/beamctl/model.h"
 #include "client/beamctl/picture.h"
 #include "client/beamctl/plan.h"
 #include "client/beamctl/print.h"
+#include "client/beamctl/stored.h"
 #include "client/cc/client.h"
 #include "client/cc/graph_file.h"
 #include "engine/base/command_line.h"
@@ -39,10 +44,20 @@ constexpr char kUsage[] =
   tune-model GRAPH              the same for every kernel of a tensor graph, and a table of gains
   lookup GRAPH...               stored opts only
   records [KEY]                 what is stored; with KEY that record and its graph
+  jobs                          what the server searches for and searched for, the newest first
+  jobs get|watch|cancel ID...   of these jobs: all that is known; the progress, then the result; end them
+  explain KEY                   what a record's search tried, why the winner won, by how much
+  replay KEY|JOB/NUMBER         a record's winner, or a candidate that explain names, once more
+  lock GRAPH... --out FILE      which records answer these kernels now, in a file; tune with
+                                --frozen FILE takes those and nothing else
+  export FILE, import FILE      records to and from elsewhere, as lines of JSON
+  backup DIR                    a copy of the server's store
   devices                       what the server owns
+  devices release ID...         time kernels there again: its quarantine ends
   show GRAPH --pass PASS        what a pass makes of the kernel ("ast", "ir", "asm", or a pass by name);
                                 of a tensor graph "ast"
 Without a server:
+  restore BACKUP --store DIR    a store for `beamd serve` made of a backup
   plan GRAPH                    the kernels of a tensor graph: shapes, flops, bytes, the heuristics' opts
   graph GRAPH                   a picture in Graphviz's language (dot -Tsvg): of a tensor graph, or
                                 with --kernel of its kernels, with --schedule of what runs; of a kernel
@@ -67,6 +82,13 @@ struct Flags {
   bool refresh = false;
   bool lookup_only = false;
   bool no_store = false;
+  bool detach = false;
+  bool now = false;
+  std::string frozen;
+  std::string out;
+  std::string store;
+  std::string priority = "normal";
+  int64_t limit = 100;  // jobs
   std::string label;
   int64_t seed = 0;
   int64_t debug = 0;
@@ -109,6 +131,13 @@ CommandLine MakeCommandLine(Flags& flags) {
   line.Add("refresh", &flags.refresh, "tune: search, whatever is stored");
   line.Add("lookup_only", &flags.lookup_only, "tune: never search");
   line.Add("no_store", &flags.no_store, "tune: leave the store as it is");
+  line.Add("now", &flags.now, "tune: answer at once, and search in the background");
+  line.Add("frozen", &flags.frozen, "tune: only what this lock file says, never a search");
+  line.Add("out", &flags.out, "lock: the file to write");
+  line.Add("store", &flags.store, "restore: the directory to make");
+  line.Add("detach", &flags.detach, "tune: don't wait; the job goes on without a watcher");
+  line.Add("priority", &flags.priority, "tune: batch, normal, interactive");
+  line.Add("limit", &flags.limit, "jobs: this many, the newest");
   line.Add("label", &flags.label, "tune: free text for the record");
   line.Add("seed", &flags.seed, "tune, lookup: seed of the data that candidates are checked on");
   line.Add("debug", &flags.debug, "tune: 1 tells each best, 2 each candidate");
@@ -131,19 +160,28 @@ struct Command {
   absl::string_view name;
   int least, most;         // operands; where --corpus names graphs, none are needed
   absl::string_view uses;  // flags, with spaces
+  absl::string_view operand = "graph";
 };
 constexpr int kMany = 1 << 20;
 constexpr Command kCommands[] = {
     {"tune", 1, kMany,
      "server json timeout traceparent corpus name device match width budget refresh lookup_only "
-     "no_store label seed debug noopt strict"},
+     "no_store detach now frozen priority label seed debug noopt strict"},
     {"tune-model", 1, 1,
-     "server json timeout traceparent device match width budget refresh lookup_only no_store label "
-     "seed debug noopt strict"},
+     "server json timeout traceparent device match width budget refresh lookup_only no_store "
+     "frozen priority label seed debug noopt strict"},
     {"lookup", 1, kMany,
      "server json timeout traceparent corpus name device match width seed noopt"},
     {"records", 0, kMany, "server json timeout traceparent kernel_hash generation"},
-    {"devices", 0, 0, "server json timeout traceparent"},
+    {"jobs", 0, kMany, "server json timeout traceparent limit"},
+    {"explain", 1, kMany, "server json timeout traceparent generation", "key"},
+    {"replay", 1, kMany, "server json timeout traceparent generation", "key"},
+    {"lock", 1, kMany, "server json timeout traceparent corpus name device width seed noopt out"},
+    {"export", 1, 1, "server timeout traceparent kernel_hash", "file"},
+    {"import", 1, 1, "server json timeout traceparent", "file"},
+    {"backup", 1, 1, "server timeout traceparent", "directory"},
+    {"restore", 1, 1, "store", "directory"},
+    {"devices", 0, kMany, "server json timeout traceparent"},
     {"show", 1, kMany, "server json timeout traceparent corpus name device pass opts heuristic"},
     {"plan", 1, 1, "json device"},
     {"graph", 1, 1, "corpus name tensor kernel schedule"},
@@ -171,6 +209,13 @@ absl::StatusOr<v1::MatchPolicy> Policy(const std::string& text) {
   if (text == "same-arch") return v1::MATCH_POLICY_SAME_ARCH;
   if (text == "any") return v1::MATCH_POLICY_ANY;
   return absl::InvalidArgumentError(absl::StrCat("--match can't be \"", text, "\""));
+}
+
+absl::StatusOr<v1::Priority> PriorityOf(const std::string& text) {
+  if (text == "batch") return v1::PRIORITY_BATCH;
+  if (text == "normal") return v1::PRIORITY_NORMAL;
+  if (text == "interactive") return v1::PRIORITY_INTERACTIVE;
+  return absl::InvalidArgumentError(absl::StrCat("--priority can't be \"", text, "\""));
 }
 
 struct NamedGraph {
@@ -219,7 +264,11 @@ absl::StatusOr<v1::TuneRequest> TuneRequestOf(const Flags& flags, const CommandL
   if (!flags.device.empty()) *request.mutable_device() = Selector(flags.device);
   BEAMD_ASSIGN_OR_RETURN(const v1::MatchPolicy policy, Policy(flags.match));
   request.set_match(policy);
+  BEAMD_ASSIGN_OR_RETURN(const v1::Priority priority, PriorityOf(flags.priority));
+  request.set_priority(priority);
+  request.set_detach(flags.detach);
   if (flags.refresh) request.set_mode(v1::TUNE_MODE_REFRESH);
+  if (flags.now) request.set_mode(v1::TUNE_MODE_NOW);
   if (flags.lookup_only) request.set_mode(v1::TUNE_MODE_LOOKUP_ONLY);
   if (flags.budget < absl::InfiniteDuration()) {
     *request.mutable_budget() = ToProto(flags.budget);
@@ -230,31 +279,116 @@ absl::StatusOr<v1::TuneRequest> TuneRequestOf(const Flags& flags, const CommandL
 }
 
 // One search, its progress told under `name`.
+// For how long a lost daemon is looked for: it may be restarted, and takes up its jobs.
+constexpr absl::Duration kReattach = absl::Seconds(30);
+
+// `detached`: the job that goes on where the request lets go of it.
 absl::StatusOr<v1::TuneResult> TuneOne(Client& client, const v1::TuneRequest& request,
-                                       const std::string& name, const Flags& flags) {
+                                       const std::string& name, const Flags& flags,
+                                       std::string& detached) {
   ProgressLine progress(name, flags.json);
+  CallOptions options = flags.Call();
+  options.reattach = kReattach;
   absl::StatusOr<v1::TuneResult> result = client.Tune(
       request,
       [&](const v1::TuneEvent& event) {
         progress.Show(event);
-        return true;
+        if (!flags.detach || event.accepted().job().empty()) return true;
+        detached = event.accepted().job();
+        return false;
       },
-      flags.Call());
+      options);
   progress.End();
   return result;
+}
+
+// The key that an exact record of the kernel has, and that record where there is one.
+absl::StatusOr<v1::LookupAnswer> LookUp(Client& client, const v1::Graph& graph, const Flags& flags,
+                                        const CommandLine& line) {
+  v1::LookupRequest request;
+  v1::LookupQuery& query = *request.add_queries();
+  *query.mutable_graph() = graph;
+  *query.mutable_search() = Search(flags, line);
+  if (!flags.device.empty()) *query.mutable_device() = Selector(flags.device);
+  BEAMD_ASSIGN_OR_RETURN(v1::LookupResponse response, client.Lookup(request, flags.Call()));
+  if (response.answers_size() != 1) return absl::InternalError("no answer");
+  v1::LookupAnswer& answer = *response.mutable_answers(0);
+  if (answer.has_error()) return absl::InvalidArgumentError(answer.error().message());
+  return std::move(answer);
+}
+
+absl::StatusOr<v1::TuneResult> TuneFrozen(Client& client, const v1::Graph& graph, const Lock& lock,
+                                          const Flags& flags, const CommandLine& line) {
+  BEAMD_ASSIGN_OR_RETURN(const v1::LookupAnswer answer, LookUp(client, graph, flags, line));
+  v1::TuneResult result;
+  BEAMD_ASSIGN_OR_RETURN(*result.mutable_record(),
+                         Locked(client, lock, answer.key(), flags.Call()));
+  result.set_match(v1::MATCH_STRICT);
+  result.set_persisted(true);
+  return result;
+}
+
+absl::Status TuneAllFrozen(Client& client, const std::vector<NamedGraph>& graphs,
+                           const Flags& flags, const CommandLine& line) {
+  BEAMD_ASSIGN_OR_RETURN(const Lock lock, ReadLockFile(flags.frozen));
+  for (const NamedGraph& named : graphs) {
+    BEAMD_ASSIGN_OR_RETURN(const v1::TuneResult result,
+                           TuneFrozen(client, named.graph, lock, flags, line));
+    PrintResult(named.name, result, flags.json);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Tune(Client& client, const std::vector<NamedGraph>& graphs, const Flags& flags,
                   const CommandLine& line) {
   BEAMD_RETURN_IF_ERROR(WantKernels(graphs));
+  if (!flags.frozen.empty()) return TuneAllFrozen(client, graphs, flags, line);
   BEAMD_ASSIGN_OR_RETURN(v1::TuneRequest request, TuneRequestOf(flags, line));
   for (const NamedGraph& named : graphs) {
     *request.mutable_graph() = named.graph;
-    BEAMD_ASSIGN_OR_RETURN(const v1::TuneResult result,
-                           TuneOne(client, request, named.name, flags));
-    PrintResult(named.name, result, flags.json);
+    std::string detached;
+    const absl::StatusOr<v1::TuneResult> result =
+        TuneOne(client, request, named.name, flags, detached);
+    if (!detached.empty()) {
+      PrintDetached(named.name, detached, flags.json);
+      continue;
+    }
+    BEAMD_RETURN_IF_ERROR(result.status());
+    PrintResult(named.name, *result, flags.json);
   }
   return absl::OkStatus();
+}
+
+// All kernels of a model, as one batch; what became of each is put into `tuned`.
+absl::Status TuneKernels(Client& client, const Model& model, const Flags& flags,
+                         const CommandLine& line, std::vector<TunedKernel>& tuned) {
+  BEAMD_ASSIGN_OR_RETURN(v1::TuneRequest request, TuneRequestOf(flags, line));
+  v1::TuneBatchBegin begin;
+  // It is the model's, and the daemon shares it out.
+  if (request.has_budget()) *begin.mutable_budget() = request.budget();
+  request.clear_budget();
+  std::vector<v1::TuneBatchItem> items;
+  for (const ModelKernel& kernel : model.kernels) {
+    v1::TuneBatchItem& item = items.emplace_back();
+    item.set_id(absl::StrCat(items.size() - 1));
+    item.set_weight(kernel.uses);
+    *item.mutable_request() = request;
+    *item.mutable_request()->mutable_graph() = ToProto(kernel.ast);
+  }
+  BatchLine progress(flags.json);
+  const absl::Status status = client.TuneBatch(
+      begin, items,
+      [&](const v1::TuneBatchEvent& event) {
+        progress.Show(event);
+        size_t index = 0;
+        if (!absl::SimpleAtoi(event.id(), &index) || index >= tuned.size()) return true;
+        if (event.has_result()) tuned[index].result = event.result();
+        if (event.has_error()) tuned[index].result = ToStatus(event.code(), event.error());
+        return true;
+      },
+      flags.Call());
+  progress.End();
+  return status;
 }
 
 // A kernel that fails doesn't keep the others from being tuned; a daemon that isn't there does.
@@ -263,23 +397,27 @@ absl::Status TuneModel(Client& client, const v1::Graph& graph, const Flags& flag
                        const CommandLine& line, bool& told) {
   BEAMD_ASSIGN_OR_RETURN(const TargetCaps caps, TargetOfKind(""));
   BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, ScheduleModel(graph, caps));
-  BEAMD_ASSIGN_OR_RETURN(v1::TuneRequest request, TuneRequestOf(flags, line));
   std::vector<TunedKernel> tuned;
-  absl::Status failed;
-  int failures = 0;
+  tuned.reserve(model->kernels.size());
   for (const ModelKernel& kernel : model->kernels) {
-    *request.mutable_graph() = ToProto(kernel.ast);
-    const std::string name =
-        absl::StrCat("kernel ", tuned.size() + 1, " of ", model->kernels.size(), ", ", kernel.name);
-    tuned.push_back({kernel.name, kernel.hash, kernel.uses, TuneOne(client, request, name, flags)});
-    const absl::Status& status = tuned.back().result.status();
-    if (absl::IsUnavailable(status)) return status;
-    if (status.ok()) continue;
-    failed.Update(status);
-    ++failures;
+    tuned.push_back({kernel.name, kernel.hash, kernel.uses, absl::UnknownError("no answer")});
+  }
+  if (flags.frozen.empty()) {
+    BEAMD_RETURN_IF_ERROR(TuneKernels(client, *model, flags, line, tuned));
+  } else {
+    BEAMD_ASSIGN_OR_RETURN(const Lock lock, ReadLockFile(flags.frozen));
+    for (size_t i = 0; i < tuned.size(); ++i) {
+      tuned[i].result = TuneFrozen(client, ToProto(model->kernels[i].ast), lock, flags, line);
+    }
   }
   PrintTuned(tuned, flags.json);
   told = true;
+  absl::Status failed;
+  int failures = 0;
+  for (const TunedKernel& kernel : tuned) {
+    failed.Update(kernel.result.status());
+    failures += kernel.result.ok() ? 0 : 1;
+  }
   if (failed.ok()) return failed;
   return absl::Status(failed.code(),
                       absl::StrCat(failures, " of ", tuned.size(),
@@ -336,7 +474,108 @@ absl::Status Records(Client& client, const std::vector<std::string>& keys, const
   return absl::OkStatus();
 }
 
-absl::Status Devices(Client& client, const Flags& flags) {
+absl::Status LockKernels(Client& client, const std::vector<NamedGraph>& graphs, const Flags& flags,
+                         const CommandLine& line) {
+  Lock lock;
+  std::vector<NamedGraph> kernels;
+  for (const NamedGraph& named : graphs) {
+    if (IsKernel(named.graph)) {
+      kernels.push_back(named);
+      continue;
+    }
+    BEAMD_ASSIGN_OR_RETURN(const TargetCaps caps, TargetOfKind(""));
+    BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, ScheduleModel(named.graph, caps));
+    for (const ModelKernel& kernel : model->kernels) {
+      kernels.push_back({absl::StrCat(named.name, ", ", kernel.name), ToProto(kernel.ast)});
+    }
+  }
+  for (const NamedGraph& kernel : kernels) {
+    BEAMD_ASSIGN_OR_RETURN(const v1::LookupAnswer answer,
+                           LookUp(client, kernel.graph, flags, line));
+    if (!answer.has_hit()) {
+      return absl::NotFoundError(absl::StrCat(kernel.name, " is not stored: tune it first"));
+    }
+    const v1::Record& record = answer.hit().record();
+    lock[answer.key()] = {.generation = record.generation(), .opts = OptsText(record.opts())};
+  }
+  if (!flags.out.empty()) return WriteLockFile(flags.out, lock);
+  std::fputs(LockText(lock).c_str(), stdout);
+  return absl::OkStatus();
+}
+
+absl::Status Explain(Client& client, const std::vector<std::string>& keys, const Flags& flags) {
+  for (const std::string& key : keys) {
+    v1::ExplainRequest request;
+    request.set_key(key);
+    request.set_generation(static_cast<uint64_t>(flags.generation));
+    BEAMD_ASSIGN_OR_RETURN(const v1::ExplainResponse response,
+                           client.Explain(request, flags.Call()));
+    PrintExplained(response, flags.json);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Replay(Client& client, const std::vector<std::string>& operands, const Flags& flags) {
+  for (const std::string& what : operands) {
+    const v1::ReplayRequest request = ReplayOf(what, static_cast<uint64_t>(flags.generation));
+    BEAMD_ASSIGN_OR_RETURN(const v1::ReplayResponse response, client.Replay(request, flags.Call()));
+    PrintReplayed(response, flags.json);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Import(Client& client, const std::string& path, const Flags& flags) {
+  BEAMD_ASSIGN_OR_RETURN(const v1::ImportResponse response, ImportFrom(client, path, flags.Call()));
+  PrintImported(response, flags.json);
+  if (response.refused_count() == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(response.refused_count(), " records were refused"));
+}
+
+absl::Status ListJobs(Client& client, const Flags& flags) {
+  v1::ListJobsRequest request;
+  int64_t left = flags.limit;
+  do {
+    request.set_page_size(static_cast<uint32_t>(std::clamp<int64_t>(left, 1, 1000)));
+    BEAMD_ASSIGN_OR_RETURN(const v1::ListJobsResponse response,
+                           client.ListJobs(request, flags.Call()));
+    for (const v1::Job& job : response.jobs()) PrintJob(job, flags.json);
+    left -= response.jobs_size();
+    request.set_page_token(response.next_page_token());
+  } while (left > 0 && !request.page_token().empty());
+  return absl::OkStatus();
+}
+
+absl::Status Jobs(Client& client, const std::vector<std::string>& operands, const Flags& flags) {
+  if (operands.empty()) return ListJobs(client, flags);
+  for (size_t i = 1; i < operands.size(); ++i) {
+    const std::string& id = operands[i];
+    if (operands[0] == "watch") {
+      ProgressLine progress(absl::StrCat("job ", id), flags.json);
+      const absl::StatusOr<v1::TuneResult> result = client.WatchJob(
+          id,
+          [&](const v1::TuneEvent& event) {
+            progress.Show(event);
+            return true;
+          },
+          flags.Call());
+      progress.End();
+      BEAMD_RETURN_IF_ERROR(result.status());
+      PrintResult(id, *result, flags.json);
+      continue;
+    }
+    BEAMD_ASSIGN_OR_RETURN(const v1::Job job, operands[0] == "get"
+                                                  ? client.GetJob(id, flags.Call())
+                                                  : client.CancelJob(id, flags.Call()));
+    PrintMessage(job);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Devices(Client& client, const std::vector<std::string>& operands, const Flags& flags) {
+  for (size_t i = 1; i < operands.size(); ++i) {
+    BEAMD_RETURN_IF_ERROR(client.ReleaseDevice(operands[i], flags.Call()).status());
+  }
   BEAMD_ASSIGN_OR_RETURN(const v1::ListDevicesResponse response, client.ListDevices(flags.Call()));
   PrintDevices(response, flags.json);
   return absl::OkStatus();
@@ -421,15 +660,28 @@ std::string UsageError(const Command& command, const std::vector<std::string>& o
   if (flags.corpus.empty() != flags.name.empty()) return "--corpus and --name go together";
   const auto given = static_cast<int>(operands.size());
   if (given < command.least && flags.corpus.empty()) {
-    return absl::StrCat(command.name, " wants a graph");
+    return absl::StrCat(command.name, " wants a ", command.operand);
   }
   if (given > command.most) {
     return command.most == 0 ? absl::StrCat(command.name, " takes no argument")
-                             : absl::StrCat(command.name, " takes one graph");
+                             : absl::StrCat(command.name, " takes one ", command.operand);
   }
   if (!Policy(flags.match).ok()) return std::string(Policy(flags.match).status().message());
+  if (!PriorityOf(flags.priority).ok()) {
+    return std::string(PriorityOf(flags.priority).status().message());
+  }
+  if (command.name == "jobs" && !operands.empty()) {
+    const bool known = operands[0] == "get" || operands[0] == "watch" || operands[0] == "cancel";
+    if (!known) return absl::StrCat("jobs can't ", operands[0]);
+    if (operands.size() == 1) return absl::StrCat("jobs ", operands[0], " wants an id");
+  }
+  if (command.name == "devices" && !operands.empty() &&
+      (operands[0] != "release" || operands.size() == 1)) {
+    return "devices takes no argument but `release ID...`";
+  }
   if (!ParseOpts(flags.opts).ok()) return "--opts can't be read";
-  for (const int64_t number : {flags.width, flags.seed, flags.debug, flags.generation}) {
+  for (const int64_t number :
+       {flags.width, flags.seed, flags.debug, flags.generation, flags.limit}) {
     if (number < 0) return "no number here can be negative";
   }
   for (const int64_t number : {flags.width, flags.debug}) {
@@ -439,6 +691,10 @@ std::string UsageError(const Command& command, const std::vector<std::string>& o
   if (flags.refresh && flags.lookup_only) {
     return "--refresh always searches, --lookup_only never does";
   }
+  if (flags.now + flags.refresh + flags.lookup_only + !flags.frozen.empty() > 1) {
+    return "--now, --refresh, --lookup_only and --frozen each say where answers come from";
+  }
+  if (command.name == "restore" && flags.store.empty()) return "restore wants --store DIR";
   if (flags.tensor + flags.kernel + flags.schedule > 1) return "one picture at a time";
   if (command.name == "plan" && !TargetOfKind(flags.device).ok()) {
     return std::string(TargetOfKind(flags.device).status().message());
@@ -469,8 +725,9 @@ int Run(const std::vector<std::string>& args) {
   if (!wrong.empty()) return Usage(wrong);
 
   const std::unique_ptr<Client> client = Client::Create(flags.server);
-  absl::StatusOr<std::vector<NamedGraph>> graphs =
-      command->least > 0 ? ReadGraphs(operands, flags) : std::vector<NamedGraph>();
+  absl::StatusOr<std::vector<NamedGraph>> graphs = command->least > 0 && command->operand == "graph"
+                                                       ? ReadGraphs(operands, flags)
+                                                       : std::vector<NamedGraph>();
   absl::Status status = graphs.status();
   bool told = false;
   if (status.ok()) {
@@ -478,7 +735,17 @@ int Run(const std::vector<std::string>& args) {
     if (name == "tune-model") status = TuneModel(*client, graphs->front().graph, flags, line, told);
     if (name == "lookup") status = Lookup(*client, *graphs, flags, line, told);
     if (name == "records") status = Records(*client, operands, flags);
-    if (name == "devices") status = Devices(*client, flags);
+    if (name == "explain") status = Explain(*client, operands, flags);
+    if (name == "replay") status = Replay(*client, operands, flags);
+    if (name == "lock") status = LockKernels(*client, *graphs, flags, line);
+    if (name == "export") {
+      status = ExportTo(*client, operands[0], flags.kernel_hash, flags.Call());
+    }
+    if (name == "import") status = Import(*client, operands[0], flags);
+    if (name == "backup") status = Backup(*client, operands[0], flags.Call());
+    if (name == "restore") status = Restore(operands[0], flags.store);
+    if (name == "jobs") status = Jobs(*client, operands, flags);
+    if (name == "devices") status = Devices(*client, operands, flags);
     if (name == "show") status = Show(*client, *graphs, flags);
     if (name == "plan") status = Plan(graphs->front().graph, flags);
     if (name == "graph") status = Picture(graphs->front().graph, flags);

@@ -215,6 +215,54 @@ void ProgressLine::End() {
   dirty_ = false;
 }
 
+BatchLine::BatchLine(bool json) : quiet_(json), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+void BatchLine::Show(const v1::TuneBatchEvent& event) {
+  if (quiet_ || !event.has_progress()) return;
+  const v1::TuneBatchProgress& progress = event.progress();
+  std::string text = absl::StrFormat("%d of %d kernels, %d running, %.1f s", progress.done(),
+                                     progress.items(), progress.running(), progress.elapsed_s());
+  if (progress.budget_s() > 0) absl::StrAppendFormat(&text, " of %.1f s", progress.budget_s());
+  if (progress.best_s() > 0) {
+    absl::StrAppend(&text, ", ", TimeText(progress.hc_s()), " -> ", TimeText(progress.best_s()));
+  }
+  for (const v1::TuneBatchItemProgress& one : progress.now()) {
+    absl::StrAppend(&text, "; #", one.id(), " ",
+                    ShortName(v1::Phase_Name(one.progress().phase()), "PHASE_"), " ",
+                    one.progress().candidates_done(), "/", one.progress().candidates_total());
+  }
+  if (terminal_) {
+    std::fprintf(stderr, "\r\033[K%s", text.substr(0, TerminalColumns() - 1).c_str());
+    dirty_ = true;
+  } else {
+    std::fprintf(stderr, "%s\n", text.c_str());
+  }
+}
+
+void BatchLine::End() {
+  if (dirty_) std::fputs("\r\033[K", stderr);
+  dirty_ = false;
+}
+
+absl::Status ToStatus(int code, const v1::ErrorDetail& from) {
+  ErrorDetail detail{.reason = from.reason(), .field = from.field()};
+  if (from.has_node()) detail.node = from.node();
+  if (from.has_limit()) detail.limit = from.limit();
+  if (from.has_value()) detail.value = from.value();
+  return WithDetail(absl::Status(static_cast<absl::StatusCode>(code), from.message()), detail);
+}
+
+void PrintImported(const v1::ImportResponse& response, bool json) {
+  if (json) return PrintMessage(response);
+  std::printf("%llu imported, %llu kept, %llu refused\n",
+              static_cast<unsigned long long>(response.imported()),
+              static_cast<unsigned long long>(response.kept()),
+              static_cast<unsigned long long>(response.refused_count()));
+  for (const v1::ErrorDetail& detail : response.refused()) {
+    std::printf("  %s: %s\n", detail.field().c_str(), detail.message().c_str());
+  }
+}
+
 void PrintResult(const std::string& name, const v1::TuneResult& result, bool json) {
   const v1::Record& record = result.record();
   if (json) {
@@ -231,6 +279,43 @@ void PrintResult(const std::string& name, const v1::TuneResult& result, bool jso
                 static_cast<unsigned long long>(record.timed()),
                 ShortName(v1::SearchEnd_Name(record.end()), "SEARCH_END_").c_str());
   }
+}
+
+void PrintDetached(const std::string& name, const std::string& job, bool json) {
+  if (json) return JsonLine().Text("name", name).Text("job", job).Print();
+  std::printf("%s: job %s goes on; `beamctl jobs watch %s` shows it\n", name.c_str(), job.c_str(),
+              job.c_str());
+}
+
+void PrintJob(const v1::Job& job, bool json) {
+  const std::string state = ShortName(v1::JobState_Name(job.state()), "JOB_STATE_");
+  const v1::TuneProgress& progress = job.progress();
+  const double best_s = job.has_result() ? job.result().record().best_s() : progress.best_s();
+  const std::string priority = ShortName(v1::Priority_Name(job.priority()), "PRIORITY_");
+  if (json) {
+    return JsonLine()
+        .Text("job", job.id())
+        .Text("state", state)
+        .Text("key", job.key())
+        .Text("principal", job.principal())
+        .Text("priority", job.priority() == v1::PRIORITY_UNSPECIFIED ? "normal" : priority)
+        .Text("device", job.device())
+        .Text("label", job.label())
+        .Number("created_s", static_cast<double>(job.created().seconds()))
+        .Number("watchers", job.watchers())
+        .Number("resumes", job.resumes())
+        .Number("queue_position", progress.queue_position())
+        .Number("best_s", best_s)
+        .Text("error", job.error())
+        .Print();
+  }
+  const absl::Time created = absl::FromUnixSeconds(job.created().seconds());
+  std::printf("%s  %s  %-9s  %-8s  %s%s%s%s\n", job.id().c_str(),
+              absl::FormatTime("%Y-%m-%d %H:%M:%S", created, absl::LocalTimeZone()).c_str(),
+              state.c_str(), TimeText(best_s).c_str(), job.principal().c_str(),
+              job.label().empty() ? "" : absl::StrCat("  ", job.label()).c_str(),
+              job.resumes() > 0 ? absl::StrCat(", resumed ", job.resumes(), " times").c_str() : "",
+              job.error().empty() ? "" : absl::StrCat("  ", job.error()).c_str());
 }
 
 void PrintTuned(const std::vector<TunedKernel>& kernels, bool json) {
@@ -329,6 +414,7 @@ void PrintDevices(const v1::ListDevicesResponse& response, bool json) {
                 ShortName(v1::DeviceState_Name(device.state()), "DEVICE_STATE_").c_str(),
                 environment.model().c_str(), environment.arch().c_str(), environment.llvm().c_str(),
                 environment.driver().empty() ? "" : "  driver ", environment.driver().c_str());
+    if (!device.why().empty()) std::printf("  %s\n", device.why().c_str());
     std::printf("  runner   %s\n", PoolText(device.runners()).c_str());
     if (!device.has_condition()) continue;
     const v1::DeviceCondition& now = device.condition();

@@ -10,6 +10,8 @@
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/message.h"
 #include "proto/beamd/v1/admin.pb.h"
+#include "proto/beamd/v1/batch.pb.h"
+#include "proto/beamd/v1/jobs.pb.h"
 #include "proto/beamd/v1/tuning.pb.h"
 
 namespace beamd {
@@ -38,8 +40,28 @@ class ProgressLine {
   std::string last_;
 };
 
+// The same of a batch: one line for all its kernels.
+class BatchLine {
+ public:
+  explicit BatchLine(bool json);
+  void Show(const v1::TuneBatchEvent& event);
+  void End();
+
+ private:
+  const bool quiet_;
+  const bool terminal_;
+  bool dirty_ = false;
+};
+
+// What a batch says of an item that failed, as the call alone would have said it.
+absl::Status ToStatus(int code, const v1::ErrorDetail& detail);
+
 // On standard output.
 void PrintResult(const std::string& name, const v1::TuneResult& result, bool json);
+// Of a job that nobody waits for: its id.
+void PrintDetached(const std::string& name, const std::string& job, bool json);
+void PrintImported(const v1::ImportResponse& response, bool json);
+void PrintJob(const v1::Job& job, bool json);
 void PrintAnswer(const std::string& name, const v1::LookupAnswer& answer, bool json);
 // One kernel of a tensor graph, tuned or not.
 struct TunedKernel {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -100,6 +101,24 @@ void CheckAccess(const ServeConfig& c, Faults& faults) {
   }
 }
 
+using Weights = std::map<std::string, double>;
+
+// "10.0.0.7=2,local=0.5".
+absl::StatusOr<Weights> ParseWeights(const std::string& text) {
+  Weights weights;
+  for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
+    double weight = 0;
+    if (!absl::SimpleAtod(pair.second, &weight) || !(weight > 0 && weight <= 1e6)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--weights wants NAME=WEIGHT, weights above 0, not \"", part, "\""));
+    }
+    weights[std::string(pair.first)] = weight;
+  }
+  return weights;
+}
+
 void CheckNumbers(const ServeConfig& c, Faults& faults) {
   constexpr int64_t kMost = int64_t{1} << 53;
   faults.Range("log_file_mb", c.log_file_mb, 1, 1 << 20);
@@ -115,13 +134,20 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
     faults.Add("--calls_per_second must be 0 or above");
   }
   faults.Range("jobs", c.jobs, 1, 64);
+  faults.Range("interactive_jobs", c.interactive_jobs, 0, 64);
   faults.Range("queue", c.queue, 1, 1 << 20);
+  faults.Range("principal_jobs", c.principal_jobs, 0, 1 << 20);
+  if (!(c.principal_device_seconds >= 0)) {
+    faults.Add("--principal_device_seconds must be 0 or above");
+  }
+  faults.Add(ParseWeights(c.weights).status());
   faults.Range("workers", c.workers, 0, 1024);
   faults.Range("worker_memory_mb", c.worker_memory_mb, 0, 1 << 30);
   faults.Range("runner_memory_mb", c.runner_memory_mb, 0, 1 << 30);
   faults.Range("tasks_per_worker", c.tasks_per_worker, 0, kMost);
   for (const auto& [flag, value] :
-       {std::pair("run_timeout", c.run_timeout), std::pair("drain_timeout", c.drain_timeout)}) {
+       {std::pair("run_timeout", c.run_timeout), std::pair("drain_timeout", c.drain_timeout),
+        std::pair("abandon_grace", c.abandon_grace)}) {
     if (value < absl::ZeroDuration()) faults.Add(absl::StrCat("--", flag, " can't be negative"));
   }
   for (const auto& [flag, value] :
@@ -183,7 +209,16 @@ CommandLine ServeCommandLine(ServeConfig& config) {
            "streams that a principal may have open; 0: no limit");
   line.Add("calls_per_second", &config.calls_per_second, "calls of a principal; 0: no limit");
   line.Add("jobs", &config.jobs, "searches that run at once; others queue");
+  line.Add("interactive_jobs", &config.interactive_jobs, "interactive searches besides those");
   line.Add("queue", &config.queue, "jobs that may queue before new ones are refused");
+  line.Add("principal_jobs", &config.principal_jobs,
+           "jobs that a principal may have queued or running; 0: no limit");
+  line.Add("principal_device_seconds", &config.principal_device_seconds,
+           "device seconds that a principal may use in a day (UTC); 0: no limit");
+  line.Add("weights", &config.weights,
+           "shares of principals that differ from 1: \"10.0.0.7=2,local=0.5\"");
+  line.Add("abandon_grace", &config.abandon_grace,
+           "what a job gets that nobody watches any more, before it is cancelled");
   line.Add("workers", &config.workers, "compile workers; 0: one for each compile core");
   line.Add("compile_cores", &config.compile_cores, "cores of workers and daemon; else the others");
   line.Add("timing_cores", &config.timing_cores, "cores that kernels are timed on; else the last");
@@ -236,6 +271,16 @@ absl::StatusOr<v1::SearchOptions> SearchDefaults(const ServeConfig& config) {
   o.set_min_progress_us(config.min_progress_us);
   o.set_padto(config.padto);
   return ResolveOptions(o, DefaultSearchOptions());
+}
+
+absl::StatusOr<JobQueueOptions> QueueOptionsOf(const ServeConfig& config) {
+  BEAMD_ASSIGN_OR_RETURN(Weights weights, ParseWeights(config.weights));
+  return JobQueueOptions{.concurrent = static_cast<int>(config.jobs),
+                         .interactive = static_cast<int>(config.interactive_jobs),
+                         .queued_max = static_cast<int>(config.queue),
+                         .principal_jobs = static_cast<int>(config.principal_jobs),
+                         .grace = config.abandon_grace,
+                         .weights = std::move(weights)};
 }
 
 absl::StatusOr<FleetOptions> FleetOptionsOf(const ServeConfig& config) {

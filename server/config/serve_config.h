@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "engine/base/command_line.h"
 #include "proto/beamd/v1/tuning.pb.h"
+#include "server/tuning/job_queue.h"
 #include "server/workers/fleet.h"
 
 namespace beamd {
@@ -47,8 +48,13 @@ struct ServeConfig {
   int64_t streams_per_client = 1000;
   double calls_per_second = 20000;
 
-  int64_t jobs = 1;
+  int64_t jobs = 2;
+  int64_t interactive_jobs = 1;
   int64_t queue = 1024;
+  int64_t principal_jobs = 256;
+  double principal_device_seconds = 0;
+  std::string weights;
+  absl::Duration abandon_grace = absl::Seconds(5);
   int64_t workers = 0;
   std::vector<int> compile_cores;
   std::vector<int> timing_cores;
@@ -85,6 +91,7 @@ absl::StatusOr<ServeConfig> LoadServeConfig(const std::vector<std::string>& args
 bool IsLoopback(const std::string& listen);
 
 absl::StatusOr<v1::SearchOptions> SearchDefaults(const ServeConfig& config);
+absl::StatusOr<JobQueueOptions> QueueOptionsOf(const ServeConfig& config);
 // With cores chosen, by what this process may use now.
 absl::StatusOr<FleetOptions> FleetOptionsOf(const ServeConfig& config);
 

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
 #include "server/auth/audit.h"
+#include "server/auth/caller.h"
 #include "server/auth/gate.h"
 #include "server/auth/principal.h"
 #include "server/metrics/metrics.h"
@@ -30,6 +31,8 @@ struct Visit {
   // Not OK: the call must end with this, and nothing may be done for it.
   absl::Status admitted;
   Gate::Stream stream;
+
+  Caller caller() const { return {.principal = principal.name, .trace = trace.id}; }
 };
 
 // What it is made of must outlive it; those that are null aren't wanted.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "engine/base/error_detail.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "server/services/validate.h"
@@ -80,7 +81,14 @@ void Post(const std::shared_ptr<UnaryCall>& call, std::function<void()> work) {
     call->Fail(admitted);
     return;
   }
-  call->desk().executor().Post(std::move(work));
+  call->desk().executor().Post([call, work = std::move(work)] {
+    // Nobody waits for it any more: no work is begun.
+    if (absl::Now() >= call->visit().deadline) {
+      call->Fail(absl::DeadlineExceededError("the deadline has passed"));
+    } else {
+      work();
+    }
+  });
 }
 
 }  // namespace beamd

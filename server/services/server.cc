@@ -11,7 +11,11 @@
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "server/services/admin_service.h"
+#include "server/services/batch_stream.h"
+#include "server/services/jobs_service.h"
 #include "server/services/local_listener.h"
+#include "server/services/records_service.h"
 #include "server/services/services.h"
 
 namespace beamd {
@@ -27,9 +31,12 @@ class GrpcServer final : public Server {
       : tuner_(tuner),
         desk_(options.desk),
         tuner_service_(tuner, desk_),
-        records_(store, desk_),
+        records_(tuner, store, desk_),
         devices_(supervisor, fleet, options.build, desk_),
-        inspector_(tuner, supervisor, fleet, desk_) {}
+        inspector_(tuner, supervisor, fleet, desk_),
+        jobs_(tuner, desk_),
+        batches_(tuner, {.parallel = options.batch_parallel}, desk_),
+        admin_(store, desk_) {}
 
   ~GrpcServer() override {
     local_ = nullptr;
@@ -55,6 +62,9 @@ class GrpcServer final : public Server {
     builder.RegisterService(&records_);
     builder.RegisterService(&devices_);
     builder.RegisterService(&inspector_);
+    builder.RegisterService(&jobs_);
+    builder.RegisterService(&batches_);
+    builder.RegisterService(&admin_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
       return absl::UnavailableError(absl::StrCat("can't listen on ", options.listen));
@@ -63,7 +73,8 @@ class GrpcServer final : public Server {
       BEAMD_ASSIGN_OR_RETURN(
           local_, LocalListener::Start(options.unix_socket, *server_, desk_.local_users()));
     }
-    for (const char* service : {"Tuner", "Records", "Devices", "Inspector"}) {
+    for (const char* service :
+         {"Tuner", "Records", "Devices", "Inspector", "Jobs", "Batches", "Admin"}) {
       server_->GetHealthCheckService()->SetServingStatus(absl::StrCat("beamd.v1.", service), true);
     }
     const absl::string_view listen = options.listen;
@@ -96,6 +107,9 @@ class GrpcServer final : public Server {
   RecordsService records_;
   DevicesService devices_;
   InspectorService inspector_;
+  JobsService jobs_;
+  BatchesService batches_;
+  AdminService admin_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<LocalListener> local_;
   std::string address_;

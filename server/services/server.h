@@ -20,6 +20,8 @@ struct ServerOptions {
   // Empty: no unix socket.
   std::string unix_socket;
   std::string build;
+  // Searches of one batch that run at once.
+  int batch_parallel = 2;
   // Null: `listen` is without TLS.
   Certificates* certificates = nullptr;
   bool require_client_certificate = false;

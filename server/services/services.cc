@@ -1,6 +1,6 @@
 #include "server/services/services.h"
 
-#include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,18 +17,9 @@
 namespace beamd {
 namespace {
 
-constexpr uint32_t kDefaultPage = 100;
-constexpr uint32_t kLargestPage = 1000;
 constexpr int kLookupsMax = 10000;
 // Of one Show: compiling, and printing what may be large.
 constexpr absl::Duration kShowLimit = absl::Seconds(30);
-
-absl::StatusOr<Digest> ParseDigest(const std::string& hex, const char* field) {
-  absl::StatusOr<Digest> digest = Digest::FromHex(hex);
-  if (digest.ok()) return digest;
-  return InvalidArgument(absl::StrCat(field, " is no 64 hexadecimal digits"),
-                         {.reason = "BAD_KEY", .field = field});
-}
 
 void ToProto(const PoolState& state, v1::ProcessPool& pool) {
   for (const ChildState& from : state.children) {
@@ -40,46 +31,6 @@ void ToProto(const PoolState& state, v1::ProcessPool& pool) {
   }
   pool.set_tasks_done(state.tasks_done);
   pool.mutable_replaced()->insert(state.replaced.begin(), state.replaced.end());
-}
-
-absl::Status ListRecords(Store& store, const v1::ListRecordsRequest& request,
-                         v1::ListRecordsResponse& response) {
-  if (!request.kernel_hash().empty()) {
-    BEAMD_ASSIGN_OR_RETURN(const Digest kernel, ParseDigest(request.kernel_hash(), "kernel_hash"));
-    BEAMD_ASSIGN_OR_RETURN(std::vector<v1::Record> records, store.RecordsOf(kernel));
-    for (v1::Record& record : records) *response.add_records() = std::move(record);
-    return absl::OkStatus();
-  }
-  std::optional<Digest> after;
-  if (!request.page_token().empty()) {
-    BEAMD_ASSIGN_OR_RETURN(after, ParseDigest(request.page_token(), "page_token"));
-  }
-  const uint32_t size =
-      std::min(request.page_size() == 0 ? kDefaultPage : request.page_size(), kLargestPage);
-  // One more than the page, to know whether there is another.
-  BEAMD_ASSIGN_OR_RETURN(std::vector<v1::Record> records,
-                         store.ListRecords(after, static_cast<int>(size) + 1));
-  const bool more = records.size() > size;
-  if (more) records.pop_back();
-  if (more) response.set_next_page_token(records.back().key());
-  for (v1::Record& record : records) *response.add_records() = std::move(record);
-  return absl::OkStatus();
-}
-
-absl::Status GetRecord(Store& store, const v1::GetRecordRequest& request,
-                       v1::GetRecordResponse& response) {
-  BEAMD_ASSIGN_OR_RETURN(const Digest key, ParseDigest(request.key(), "key"));
-  BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Record> record,
-                         store.FindRecord(key, request.generation()));
-  if (!record) {
-    return WithDetail(absl::NotFoundError(absl::StrCat("no record of key ", request.key())),
-                      {.reason = "NO_RECORD", .field = "key"});
-  }
-  BEAMD_ASSIGN_OR_RETURN(const Digest kernel, Digest::FromHex(record->kernel_hash()));
-  BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Graph> graph, store.FindGraph(kernel));
-  if (graph) *response.mutable_graph() = *std::move(graph);
-  *response.mutable_record() = *std::move(record);
-  return absl::OkStatus();
 }
 
 // Where the worker's pass or opts were at fault, what it said; else what became of the worker.
@@ -107,7 +58,15 @@ absl::Status ShowStatus(const TaskEnd& end) {
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* TunerService::Tune(grpc::CallbackServerContext* context,
                                                                const grpc::ByteBuffer* request) {
-  return StartTuneStream(tuner_, desk_, context, request);
+  return StartTuneStream(
+      "Tuner.Tune",
+      [this](const grpc::ByteBuffer& bytes, const Caller& caller,
+             std::function<void()> changed) -> absl::StatusOr<Tuner::Answer> {
+        v1::TuneRequest req;
+        BEAMD_RETURN_IF_ERROR(ParseRequest(bytes, req));
+        return tuner_.Tune(req, caller, std::move(changed));
+      },
+      desk_, context, request);
 }
 
 RawUnary TunerService::Lookup(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
@@ -135,20 +94,6 @@ RawUnary TunerService::Lookup(grpc::CallbackServerContext* context, const grpc::
       });
 }
 
-RawUnary RecordsService::List(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-                              grpc::ByteBuffer* response) {
-  return Reply<v1::ListRecordsRequest, v1::ListRecordsResponse>(
-      std::make_shared<UnaryCall>(desk_, context, request, response, "Records.List"),
-      [this](const auto& req, auto& resp) { return ListRecords(store_, req, resp); });
-}
-
-RawUnary RecordsService::Get(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-                             grpc::ByteBuffer* response) {
-  return Reply<v1::GetRecordRequest, v1::GetRecordResponse>(
-      std::make_shared<UnaryCall>(desk_, context, request, response, "Records.Get"),
-      [this](const auto& req, auto& resp) { return GetRecord(store_, req, resp); });
-}
-
 RawUnary DevicesService::List(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                               grpc::ByteBuffer* response) {
   return Reply<v1::ListDevicesRequest, v1::ListDevicesResponse>(
@@ -156,17 +101,7 @@ RawUnary DevicesService::List(grpc::CallbackServerContext* context, const grpc::
       [this](const v1::ListDevicesRequest&, v1::ListDevicesResponse& resp) {
         resp.set_build(build_);
         ToProto(supervisor_.State(fleet_.workers), *resp.mutable_workers());
-        for (const FleetDevice& from : fleet_.devices) {
-          v1::Device& device = *resp.add_devices();
-          device.set_id(from.description.id());
-          *device.mutable_environment() = from.description.environment();
-          const PoolState state = supervisor_.State(from.runner);
-          device.set_state(state.children.empty() ? v1::DEVICE_STATE_RESTARTING
-                                                  : v1::DEVICE_STATE_READY);
-          ToProto(state, *device.mutable_runners());
-          device.mutable_cores()->Add(from.cores.begin(), from.cores.end());
-          if (state.condition) *device.mutable_condition() = *state.condition;
-        }
+        for (const FleetDevice& from : fleet_.devices) Describe(from, *resp.add_devices());
         for (const FailedDevice& from : fleet_.failed) {
           v1::Device& device = *resp.add_devices();
           device.set_id(from.id);
@@ -175,6 +110,39 @@ RawUnary DevicesService::List(grpc::CallbackServerContext* context, const grpc::
         }
         *resp.mutable_drivers() = {fleet_.drivers.begin(), fleet_.drivers.end()};
         return absl::OkStatus();
+      });
+}
+
+void DevicesService::Describe(const FleetDevice& from, v1::Device& to) const {
+  to.set_id(from.description.id());
+  *to.mutable_environment() = from.description.environment();
+  const PoolState state = supervisor_.State(from.runner);
+  to.set_state(!state.quarantine.empty() ? v1::DEVICE_STATE_QUARANTINED
+               : state.children.empty()  ? v1::DEVICE_STATE_RESTARTING
+                                         : v1::DEVICE_STATE_READY);
+  to.set_why(state.quarantine);
+  if (state.condition) *to.mutable_condition() = *state.condition;
+  ToProto(state, *to.mutable_runners());
+  to.mutable_cores()->Add(from.cores.begin(), from.cores.end());
+}
+
+RawUnary DevicesService::Release(grpc::CallbackServerContext* context,
+                                 const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  return Reply<v1::ReleaseDeviceRequest, v1::Device>(
+      std::make_shared<UnaryCall>(desk_, context, request, response, "Devices.Release"),
+      [this](const v1::ReleaseDeviceRequest& req, v1::Device& resp) -> absl::Status {
+        for (const FleetDevice& device : fleet_.devices) {
+          if (device.description.id() != req.id()) continue;
+          if (!supervisor_.Release(device.runner)) {
+            return WithDetail(
+                absl::FailedPreconditionError(absl::StrCat(req.id(), " is not in quarantine")),
+                {.reason = "NOT_QUARANTINED", .field = "id"});
+          }
+          Describe(device, resp);
+          return absl::OkStatus();
+        }
+        return WithDetail(absl::NotFoundError(absl::StrCat("no device ", req.id())),
+                          {.reason = "NO_SUCH_DEVICE", .field = "id"});
       });
 }
 
@@ -189,6 +157,26 @@ RawUnary InspectorService::Show(grpc::CallbackServerContext* context,
     if (!status.ok()) call->Finish(status, v1::ShowResponse());
   });
   return call->reactor();
+}
+
+RawUnary InspectorService::Replay(grpc::CallbackServerContext* context,
+                                  const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  auto call = std::make_shared<UnaryCall>(desk_, context, request, response, "Inspector.Replay");
+  return Reply<v1::ReplayRequest, v1::ReplayResponse>(
+      call,
+      [this, caller = call->visit().caller()](const v1::ReplayRequest& req,
+                                              v1::ReplayResponse& resp) -> absl::Status {
+        // It blocks one of the desk's threads; the others are for everybody else.
+        if (replaying_.exchange(true)) {
+          return WithDetail(absl::ResourceExhaustedError("another candidate is being replayed"),
+                            {.reason = "REPLAYING", .limit = 1, .value = 2});
+        }
+        absl::StatusOr<v1::ReplayResponse> replayed = tuner_.Replay(req, caller);
+        replaying_ = false;
+        BEAMD_RETURN_IF_ERROR(replayed.status());
+        resp = *std::move(replayed);
+        return absl::OkStatus();
+      });
 }
 
 absl::Status InspectorService::SubmitShow(const v1::ShowRequest& request,

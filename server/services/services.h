@@ -1,6 +1,7 @@
 // The services that are one call each. Handlers parse, call, answer; see reply.h.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,7 +11,6 @@
 #include "proto/beamd/v1/tuning.grpc.pb.h"
 #include "server/services/desk.h"
 #include "server/services/reply.h"
-#include "server/store/store.h"
 #include "server/tuning/tuner.h"
 #include "server/workers/fleet.h"
 #include "server/workers/supervisor.h"
@@ -33,49 +33,44 @@ class TunerService final : public v1::Tuner::WithRawCallbackMethod_Tune<
   Desk& desk_;
 };
 
-class RecordsService final : public v1::Records::WithRawCallbackMethod_List<
-                                 v1::Records::WithRawCallbackMethod_Get<v1::Records::Service>> {
+class DevicesService final : public v1::Devices::WithRawCallbackMethod_List<
+                                 v1::Devices::WithRawCallbackMethod_Release<v1::Devices::Service>> {
  public:
-  RecordsService(Store& store, Desk& desk) : store_(store), desk_(desk) {}
-  RawUnary List(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-                grpc::ByteBuffer* response) override;
-  RawUnary Get(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-               grpc::ByteBuffer* response) override;
-
- private:
-  Store& store_;
-  Desk& desk_;
-};
-
-class DevicesService final : public v1::Devices::WithRawCallbackMethod_List<v1::Devices::Service> {
- public:
-  DevicesService(const Supervisor& supervisor, const Fleet& fleet, std::string build, Desk& desk)
+  DevicesService(Supervisor& supervisor, const Fleet& fleet, std::string build, Desk& desk)
       : supervisor_(supervisor), fleet_(fleet), build_(std::move(build)), desk_(desk) {}
   RawUnary List(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                 grpc::ByteBuffer* response) override;
+  RawUnary Release(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                   grpc::ByteBuffer* response) override;
 
  private:
-  const Supervisor& supervisor_;
+  void Describe(const FleetDevice& from, v1::Device& to) const;
+
+  Supervisor& supervisor_;
   const Fleet& fleet_;
   const std::string build_;
   Desk& desk_;
 };
 
 class InspectorService final
-    : public v1::Inspector::WithRawCallbackMethod_Show<v1::Inspector::Service> {
+    : public v1::Inspector::WithRawCallbackMethod_Show<
+          v1::Inspector::WithRawCallbackMethod_Replay<v1::Inspector::Service>> {
  public:
-  InspectorService(const Tuner& tuner, Supervisor& supervisor, const Fleet& fleet, Desk& desk)
+  InspectorService(Tuner& tuner, Supervisor& supervisor, const Fleet& fleet, Desk& desk)
       : tuner_(tuner), supervisor_(supervisor), fleet_(fleet), desk_(desk) {}
   RawUnary Show(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                 grpc::ByteBuffer* response) override;
+  RawUnary Replay(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                  grpc::ByteBuffer* response) override;
 
  private:
   absl::Status SubmitShow(const v1::ShowRequest& request, const std::shared_ptr<UnaryCall>& call);
 
-  const Tuner& tuner_;
+  Tuner& tuner_;
   Supervisor& supervisor_;
   const Fleet& fleet_;
   Desk& desk_;
+  std::atomic<bool> replaying_ = false;
 };
 
 }  // namespace beamd

@@ -24,11 +24,12 @@ constexpr absl::Duration kHeartbeat = absl::Seconds(1);
 // any of which may come last.
 class TuneStream : public std::enable_shared_from_this<TuneStream> {
  public:
-  TuneStream(Tuner& tuner, Desk& desk, grpc::CallbackServerContext* context,
+  TuneStream(const char* method, StreamSource source, Desk& desk,
+             grpc::CallbackServerContext* context,
              grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor)
-      : tuner_(tuner),
+      : source_(std::move(source)),
         desk_(desk),
-        visit_(desk.EnterStream(*context, "Tuner.Tune")),
+        visit_(desk.EnterStream(*context, method)),
         reactor_(reactor) {}
 
   const Visit& visit() const { return visit_; }
@@ -99,9 +100,10 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
 
  private:
   absl::StatusOr<Tuner::Answer> Answer(const grpc::ByteBuffer& bytes) {
-    v1::TuneRequest request;
-    BEAMD_RETURN_IF_ERROR(ParseRequest(bytes, request));
-    return tuner_.Tune(request, visit_.trace.id, [self = weak_from_this()] {
+    if (absl::Now() >= visit_.deadline) {
+      return absl::DeadlineExceededError("the deadline has passed");
+    }
+    return source_(bytes, visit_.caller(), [self = weak_from_this()] {
       if (const auto stream = self.lock()) stream->Pump();
     });
   }
@@ -179,7 +181,7 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
     Pump();
   }
 
-  Tuner& tuner_;
+  const StreamSource source_;
   Desk& desk_;
   const Visit visit_;
   Mutex mutex_;
@@ -201,9 +203,9 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
 
 class TuneReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  TuneReactor(Tuner& tuner, Desk& desk, grpc::CallbackServerContext* context,
-              const grpc::ByteBuffer& request)
-      : stream_(std::make_shared<TuneStream>(tuner, desk, context, this)) {
+  TuneReactor(const char* method, StreamSource source, Desk& desk,
+              grpc::CallbackServerContext* context, const grpc::ByteBuffer& request)
+      : stream_(std::make_shared<TuneStream>(method, std::move(source), desk, context, this)) {
     if (stream_->visit().admitted.ok()) {
       desk.executor().Post([stream = stream_, request] { stream->Start(request); });
     } else {
@@ -223,10 +225,11 @@ class TuneReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StartTuneStream(Tuner& tuner, Desk& desk,
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartTuneStream(const char* method, StreamSource source,
+                                                            Desk& desk,
                                                             grpc::CallbackServerContext* context,
                                                             const grpc::ByteBuffer* request) {
-  return new TuneReactor(tuner, desk, context, *request);
+  return new TuneReactor(method, std::move(source), desk, context, *request);
 }
 
 }  // namespace beamd

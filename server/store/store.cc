@@ -1,6 +1,7 @@
 #include "server/store/store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <iterator>
 #include <system_error>
@@ -12,6 +13,7 @@
 #include "engine/base/status.h"
 #include "rocksdb/db.h"
 #include "rocksdb/options.h"
+#include "rocksdb/utilities/checkpoint.h"
 #include "rocksdb/write_batch.h"
 
 namespace beamd {
@@ -25,8 +27,12 @@ constexpr char kGraph = 'g';
 constexpr char kTiming = 't';
 constexpr char kJob = 'j';
 constexpr char kOpenJob = 'o';
+constexpr char kCandidate = 'c';
+constexpr char kUsage = 'u';
 
 constexpr absl::string_view kSchemaKey = "mschema";
+// The sequence of the newest record, in decimal digits.
+constexpr absl::string_view kSequenceKey = "msequence";
 // First byte of a value that holds a message.
 constexpr char kMessageV1 = 1;
 
@@ -89,16 +95,49 @@ rocksdb::WriteOptions Synced() {
   return options;
 }
 
+// A job's id holds no '/'.
+std::string CandidateKey(const std::string& job, uint64_t number) {
+  return Key(kCandidate, absl::StrCat(job, "/"), BigEndian(number));
+}
+
+// What bounds the keys that begin with `prefix` from above; it ends in no 0xff.
+std::string PastPrefix(std::string prefix) {
+  ++prefix.back();
+  return prefix;
+}
+
+// To schema 2: times stand with their job's candidates, and only what failed is kept by kernel.
+absl::StatusOr<std::vector<StoreEntry>> DropTimes(StoreEntry entry) {
+  if (entry.key[0] != kTiming) return std::vector<StoreEntry>{std::move(entry)};
+  BEAMD_ASSIGN_OR_RETURN(const auto timing, Decode<internal::StoredTiming>(entry.value));
+  if (timing.failure() == 0) return std::vector<StoreEntry>{};
+  return std::vector<StoreEntry>{std::move(entry)};
+}
+
 }  // namespace
 
 const std::vector<StoreMigration>& StoreMigrations() {
-  static const std::vector<StoreMigration> migrations;
+  static const std::vector<StoreMigration> migrations = {DropTimes};
   return migrations;
 }
 
 class Store::Impl {
  public:
-  explicit Impl(std::unique_ptr<rocksdb::DB> db) : db_(std::move(db)) {}
+  Impl(std::string directory, std::unique_ptr<rocksdb::DB> db)
+      : directory_(std::move(directory)), db_(std::move(db)) {}
+
+  const std::string& directory() const { return directory_; }
+
+  absl::Status LoadSequence() {
+    BEAMD_ASSIGN_OR_RETURN(const std::optional<std::string> stored, Get(std::string(kSequenceKey)));
+    uint64_t sequence = 0;
+    if (stored && !absl::SimpleAtoi(*stored, &sequence)) {
+      return absl::DataLossError("store: its sequence is no number");
+    }
+    sequence_ = sequence;
+    return absl::OkStatus();
+  }
+  uint64_t sequence() const { return sequence_; }
 
   absl::Status Migrate(const std::vector<StoreMigration>& migrations) {
     const uint64_t current = migrations.size() + 1;
@@ -127,13 +166,38 @@ class Store::Impl {
     BEAMD_ASSIGN_OR_RETURN(const Digest kernel, Digest::FromHex(record.kernel_hash()));
     MutexLock lock(generations_);
     BEAMD_ASSIGN_OR_RETURN(const std::optional<v1::Record> newest, FindRecord(key, 0));
+    if (record.imported() && newest && (!newest->imported() || SameAnswer(*newest, record))) {
+      return *newest;
+    }
     record.set_generation(newest ? newest->generation() + 1 : 1);
+    record.set_sequence(sequence_ + 1);
     rocksdb::WriteBatch batch;
+    batch.Put(Slice(kSequenceKey), absl::StrCat(record.sequence()));
     batch.Put(Key(kRecord, Bytes(key), BigEndian(record.generation())), Encode(record));
     batch.Put(Key(kByKernel, Bytes(kernel), Bytes(key)), "");
     batch.Put(Key(kGraph, Bytes(kernel)), Encode(graph));
     BEAMD_RETURN_IF_ERROR(ToStatus(db_->Write(Synced(), &batch)));
+    sequence_ = record.sequence();
     return record;
+  }
+
+  absl::StatusOr<std::optional<v1::Record>> FindRecordAt(const Digest& key, uint64_t sequence) {
+    const std::string prefix = Key(kRecord, Bytes(key));
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}));
+    it->SeekForPrev(absl::StrCat(prefix, BigEndian(~uint64_t{0})));
+    for (; it->Valid() && absl::StartsWith(View(it->key()), prefix); it->Prev()) {
+      BEAMD_ASSIGN_OR_RETURN(v1::Record record, Decode<v1::Record>(View(it->value())));
+      if (record.sequence() <= sequence) return record;
+    }
+    BEAMD_RETURN_IF_ERROR(ToStatus(it->status()));
+    return std::nullopt;
+  }
+
+  absl::Status Checkpoint(const std::string& directory) {
+    rocksdb::Checkpoint* made = nullptr;
+    BEAMD_RETURN_IF_ERROR(ToStatus(rocksdb::Checkpoint::Create(db_.get(), &made)));
+    const std::unique_ptr<rocksdb::Checkpoint> checkpoint(made);
+    return ToStatus(checkpoint->CreateCheckpoint(directory));
   }
 
   absl::StatusOr<std::optional<v1::Record>> FindRecord(const Digest& key, uint64_t generation) {
@@ -200,6 +264,37 @@ class Store::Impl {
     return jobs;
   }
 
+  // Newest first: ids begin with the time.
+  absl::StatusOr<std::vector<internal::StoredJob>> ListJobs(const std::string& before, int limit) {
+    std::vector<internal::StoredJob> jobs;
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}));
+    const std::string end = before.empty() ? std::string(1, kJob + 1) : Key(kJob, before);
+    it->SeekForPrev(end);
+    if (it->Valid() && View(it->key()) == end) it->Prev();
+    for (; it->Valid() && it->key()[0] == kJob && static_cast<int>(jobs.size()) < limit;
+         it->Prev()) {
+      BEAMD_ASSIGN_OR_RETURN(jobs.emplace_back(), Decode<internal::StoredJob>(View(it->value())));
+    }
+    BEAMD_RETURN_IF_ERROR(ToStatus(it->status()));
+    return jobs;
+  }
+
+  absl::StatusOr<std::vector<internal::StoredCandidate>> CandidatesOf(const std::string& job) {
+    std::vector<internal::StoredCandidate> candidates;
+    BEAMD_RETURN_IF_ERROR(Scan(Key(kCandidate, job, "/"),
+                               [&](absl::string_view, absl::string_view value) -> absl::Status {
+                                 BEAMD_ASSIGN_OR_RETURN(candidates.emplace_back(),
+                                                        Decode<internal::StoredCandidate>(value));
+                                 return absl::OkStatus();
+                               }));
+    return candidates;
+  }
+
+  absl::Status DropCandidates(const std::string& job) {
+    const std::string begin = Key(kCandidate, job, "/");
+    return ToStatus(db_->DeleteRange({}, db_->DefaultColumnFamily(), begin, PastPrefix(begin)));
+  }
+
   absl::Status Put(const std::string& key, const std::string& value) {
     return ToStatus(db_->Put({}, key, value));
   }
@@ -242,7 +337,7 @@ class Store::Impl {
                               const std::vector<StoreMigration>& migrations,
                               rocksdb::WriteBatch& batch) {
     if (entry.key[0] == kMeta) return absl::OkStatus();
-    batch.Delete(entry.key);
+    const StoreEntry old = entry;
     std::vector<StoreEntry> entries = {std::move(entry)};
     for (uint64_t i = schema - 1; i < migrations.size(); ++i) {
       std::vector<StoreEntry> next;
@@ -252,12 +347,25 @@ class Store::Impl {
       }
       entries = std::move(next);
     }
+    // Most entries mean the same in both schemas: the write holds what changes.
+    if (entries.size() == 1 && entries[0] == old) return absl::OkStatus();
+    batch.Delete(old.key);
     for (const StoreEntry& e : entries) batch.Put(e.key, e.value);
     return absl::OkStatus();
   }
 
+  static bool SameAnswer(const v1::Record& a, const v1::Record& b) {
+    return a.opts_size() == b.opts_size() &&
+           std::equal(a.opts().begin(), a.opts().end(), b.opts().begin(),
+                      [](const v1::Opt& x, const v1::Opt& y) {
+                        return x.SerializeAsString() == y.SerializeAsString();
+                      });
+  }
+
+  const std::string directory_;
   const std::unique_ptr<rocksdb::DB> db_;
   Mutex generations_;  // held from reading the newest generation to writing the next
+  std::atomic<uint64_t> sequence_ = 0;
 };
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory,
@@ -275,8 +383,9 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory,
         absl::StrCat("store ", directory, " is in use by another beamd"));
   }
   BEAMD_RETURN_IF_ERROR(ToStatus(status));
-  auto impl = std::make_unique<Impl>(std::unique_ptr<rocksdb::DB>(db));
+  auto impl = std::make_unique<Impl>(directory, std::unique_ptr<rocksdb::DB>(db));
   BEAMD_RETURN_IF_ERROR(impl->Migrate(migrations));
+  BEAMD_RETURN_IF_ERROR(impl->LoadSequence());
   return std::unique_ptr<Store>(new Store(std::move(impl)));
 }
 
@@ -312,6 +421,48 @@ absl::StatusOr<std::optional<internal::StoredJob>> Store::FindJob(const std::str
 }
 absl::StatusOr<std::vector<internal::StoredJob>> Store::UnfinishedJobs() {
   return impl_->UnfinishedJobs();
+}
+absl::StatusOr<std::vector<internal::StoredJob>> Store::ListJobs(const std::string& before,
+                                                                 int limit) {
+  return impl_->ListJobs(before, limit);
+}
+absl::Status Store::PutCandidate(const std::string& job, uint64_t number,
+                                 const internal::StoredCandidate& candidate) {
+  return impl_->Put(CandidateKey(job, number), Encode(candidate));
+}
+absl::StatusOr<std::optional<internal::StoredCandidate>> Store::FindCandidate(
+    const std::string& job, uint64_t number) {
+  return impl_->Find<internal::StoredCandidate>(CandidateKey(job, number));
+}
+absl::StatusOr<std::vector<internal::StoredCandidate>> Store::CandidatesOf(const std::string& job) {
+  return impl_->CandidatesOf(job);
+}
+absl::StatusOr<bool> Store::ImportRecord(v1::Record record, const v1::Graph& graph) {
+  record.set_imported(true);
+  const uint64_t before = impl_->sequence();
+  BEAMD_ASSIGN_OR_RETURN(const v1::Record there, impl_->PutRecord(std::move(record), graph));
+  return there.imported() && there.sequence() > before;
+}
+uint64_t Store::sequence() const { return impl_->sequence(); }
+absl::StatusOr<std::optional<v1::Record>> Store::FindRecordAt(const Digest& key,
+                                                              uint64_t sequence) {
+  return impl_->FindRecordAt(key, sequence);
+}
+absl::Status Store::Checkpoint(const std::string& directory) {
+  return impl_->Checkpoint(directory);
+}
+const std::string& Store::directory() const { return impl_->directory(); }
+absl::Status Store::DropCandidates(const std::string& job) { return impl_->DropCandidates(job); }
+absl::Status Store::PutUsage(const std::string& principal, int64_t day, double seconds) {
+  internal::StoredUsage usage;
+  usage.set_day(day);
+  usage.set_device_seconds(seconds);
+  return impl_->Put(Key(kUsage, principal), Encode(usage));
+}
+absl::StatusOr<double> Store::FindUsage(const std::string& principal, int64_t day) {
+  BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredUsage> usage,
+                         impl_->Find<internal::StoredUsage>(Key(kUsage, principal)));
+  return usage && usage->day() == day ? usage->device_seconds() : 0.0;
 }
 
 }  // namespace beamd

@@ -22,13 +22,15 @@ namespace beamd {
 
 struct StoreEntry {
   std::string key, value;
+  bool operator==(const StoreEntry&) const = default;
 };
 // Takes one entry of a store from a schema to the next: what stands in its place.
 using StoreMigration = std::function<absl::StatusOr<std::vector<StoreEntry>>(StoreEntry)>;
 // Migration i leads from schema i + 1 to i + 2; the current schema is their number + 1.
 const std::vector<StoreMigration>& StoreMigrations();
 
-// Thread-safe. What a call wrote is synced when it returns, but for timings.
+// Thread-safe. What a call wrote is synced when it returns, unless it says otherwise: then it
+// survives the end of the process, but not of the machine.
 class Store {
  public:
   // Makes the directory if need be, migrates an older schema. FailedPrecondition where another
@@ -39,8 +41,15 @@ class Store {
   ~Store();
 
   // Writes `record` as the next generation of its key, with the graph, and returns it with its
-  // generation. Earlier generations stay.
+  // generation and its sequence. Earlier generations stay.
   absl::StatusOr<v1::Record> PutRecord(v1::Record record, const v1::Graph& graph);
+  // The same of a record from elsewhere, marked so. False where a record of this store's own, or
+  // the same one, is there: then nothing is written.
+  absl::StatusOr<bool> ImportRecord(v1::Record record, const v1::Graph& graph);
+  // The sequence of the newest record; 0: there is none.
+  uint64_t sequence() const;
+  // What FindRecord gave when `sequence` was the newest.
+  absl::StatusOr<std::optional<v1::Record>> FindRecordAt(const Digest& key, uint64_t sequence);
   // The newest generation, or the one asked for.
   absl::StatusOr<std::optional<v1::Record>> FindRecord(const Digest& key, uint64_t generation = 0);
   // The newest record of every key of this kernel, in the order of keys.
@@ -58,6 +67,27 @@ class Store {
   absl::StatusOr<std::optional<internal::StoredJob>> FindJob(const std::string& id);
   // Jobs that a daemon accepted and did not end, oldest first.
   absl::StatusOr<std::vector<internal::StoredJob>> UnfinishedJobs();
+  // Up to `limit` jobs, the newest first, from the one before `before`; empty: from the newest.
+  absl::StatusOr<std::vector<internal::StoredJob>> ListJobs(const std::string& before, int limit);
+
+  // What a job tried, numbered from 1. Not synced: a lost one costs one more measurement.
+  absl::Status PutCandidate(const std::string& job, uint64_t number,
+                            const internal::StoredCandidate& candidate);
+  absl::StatusOr<std::optional<internal::StoredCandidate>> FindCandidate(const std::string& job,
+                                                                         uint64_t number);
+  // In the order of their numbers.
+  absl::StatusOr<std::vector<internal::StoredCandidate>> CandidatesOf(const std::string& job);
+  absl::Status DropCandidates(const std::string& job);
+
+  // Device seconds that a principal used on a day (days since 1970, UTC); another day's are
+  // forgotten. Not synced.
+  absl::Status PutUsage(const std::string& principal, int64_t day, double seconds);
+  absl::StatusOr<double> FindUsage(const std::string& principal, int64_t day);
+
+  // A copy of the store as it is, in a directory that isn't there yet: files of this store, shared
+  // where the file system can. Others write meanwhile.
+  absl::Status Checkpoint(const std::string& directory);
+  const std::string& directory() const;
 
  private:
   class Impl;

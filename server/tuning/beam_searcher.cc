@@ -13,6 +13,7 @@
 #include "engine/base/status.h"
 #include "engine/search/beam.h"
 #include "server/store/tuning_key.h"
+#include "server/tuning/job_memory.h"
 #include "server/tuning/remembering_pipeline.h"
 #include "server/workers/codec.h"
 
@@ -39,7 +40,6 @@ BeamOptions ToBeamOptions(const SearchJob& job) {
   to.min_progress = absl::Microseconds(from.min_progress_us());
   to.strict = from.strict();
   to.clear_cache = from.clear_cache();
-  to.deadline = job.deadline;
   return to;
 }
 
@@ -135,6 +135,14 @@ void AddInterval(std::vector<double> samples, v1::Record& record) {
   record.set_high_s(samples[samples.size() - 1 - rank]);
 }
 
+void AddFinalist(const Finalist& from, v1::Finalist& to) {
+  *to.mutable_opts() = ToWire(from.opts);
+  to.set_best_s(from.best_s);
+  to.set_ratio(from.over_winner.ratio);
+  to.set_ratio_low(from.over_winner.low);
+  to.set_ratio_high(from.over_winner.high);
+}
+
 v1::Record ToRecord(const BeamResult& from) {
   v1::Record to;
   *to.mutable_opts() = ToWire(from.opts);
@@ -151,6 +159,10 @@ v1::Record ToRecord(const BeamResult& from) {
   to.set_end(from.partial ? v1::SEARCH_END_BUDGET : v1::SEARCH_END_CONVERGED);
   to.set_rounds(static_cast<uint32_t>(from.rounds));
   to.set_timed(static_cast<uint64_t>(from.timed));
+  to.set_spoiled(static_cast<uint64_t>(from.spoiled));
+  for (const Finalist& finalist : from.finalists) AddFinalist(finalist, *to.add_finalists());
+  if (from.challenger) AddFinalist(*from.challenger, *to.mutable_challenger());
+  to.set_recalled(static_cast<uint64_t>(from.recalled));
   AddFailures(from.failures, *to.mutable_failures());
   return to;
 }
@@ -171,8 +183,24 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
     if (!known && options.known.size() < kKnownMax) options.known.push_back(std::move(opts));
   }
 
+  // What the key is answered with until now.
+  for (const v1::Record& record : records) {
+    if (record.key() == job.key && !record.imported()) {
+      options.incumbent = FromWire(record.opts());
+      std::erase(options.known, *options.incumbent);
+      options.known.insert(options.known.begin(), *options.incumbent);
+    }
+  }
+
   const absl::Duration compile_limit = absl::Seconds(job.options.compile_timeout().seconds()) +
                                        absl::Nanoseconds(job.options.compile_timeout().nanos());
+  JobMemory memory(store_, job.id);
+  BEAMD_RETURN_IF_ERROR(memory.Load());
+  const absl::Time began = absl::Now() - memory.spent();
+  options.deadline = began + job.budget;
+  if (memory.size() > 0) {
+    options.recall = [&](const std::vector<Opt>& opts) { return memory.Find(opts); };
+  }
   // A request that asks for a fresh search gets one: what failed may have been the machine's fault.
   RememberingPipeline remembering(pipeline, [&](const std::vector<Opt>& opts) {
     if (job.refresh) return Failure::kNone;
@@ -191,14 +219,15 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
         if (progress.candidate == nullptr) return;
         const CandidateReport& candidate = *progress.candidate;
         if (candidate.uops > 0) ++compiled;
+        if (candidate.recalled) return;
         if (capture_ != nullptr) capture_->Candidate(hash.Hex(), candidate);
-        if (candidate.failure != Failure::kNone && !WorthRemembering(candidate.failure)) return;
+        memory.Add(candidate, progress.round, absl::Now() - began);
+        if (!WorthRemembering(candidate.failure)) return;
         internal::StoredTiming timing;
         timing.set_failure(static_cast<uint32_t>(candidate.failure));
-        timing.set_best_s(candidate.seconds);
         timing.set_compile_limit_ns(absl::ToInt64Nanoseconds(compile_limit));
         *timing.mutable_opts() = ToWire(candidate.opts);
-        // A lost timing costs one more measurement, so the search goes on without it.
+        // A lost one costs one more try, so the search goes on without it.
         store_.PutTiming(HashTimingKey(hash, environment, candidate.opts), timing).IgnoreError();
       });
   BEAMD_RETURN_IF_ERROR(result.status());

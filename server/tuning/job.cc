@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "engine/base/status.h"
 
 namespace beamd {
@@ -13,22 +14,56 @@ constexpr size_t kDebugLines = 4096;
 
 }  // namespace
 
+bool Job::Join(const Wish& wish) {
+  MutexLock lock(mutex_);
+  if (closing_ || (token_.cancelled() && !end_)) return false;
+  wish_.keep |= wish.keep;
+  wish_.store |= wish.store;
+  if (wish_.keep) abandoned_ = absl::InfiniteFuture();
+  return true;
+}
+
+bool Job::wants_store() const {
+  MutexLock lock(mutex_);
+  return wish_.store;
+}
+
+bool Job::kept() const {
+  MutexLock lock(mutex_);
+  return wish_.keep;
+}
+
 std::unique_ptr<JobWatch> Job::Watch(std::function<void()> changed) {
   MutexLock lock(mutex_);
-  if (abandoned_ || (token_.cancelled() && !end_)) return nullptr;
+  abandoned_ = absl::InfiniteFuture();
   watchers_.emplace(++last_watcher_,
                     std::make_shared<const std::function<void()>>(std::move(changed)));
   return std::make_unique<JobWatch>(shared_from_this(), last_watcher_);
+}
+
+int Job::watchers() const {
+  MutexLock lock(mutex_);
+  return static_cast<int>(watchers_.size());
+}
+
+void Job::CancelIfAbandoned(absl::Time before) {
+  {
+    MutexLock lock(mutex_);
+    if (abandoned_ >= before || end_) return;
+    closing_ = true;
+  }
+  token_.Cancel(StopReason::kCancelled);
 }
 
 void Job::Unwatch(int64_t id, StopReason reason) {
   {
     MutexLock lock(mutex_);
     watchers_.erase(id);
-    if (!watchers_.empty() || end_) return;
-    abandoned_ = true;
+    if (!watchers_.empty() || end_ || wish_.keep) return;
+    abandoned_ = absl::Now();
+    closing_ |= reason == StopReason::kDeadline;
   }
-  token_.Cancel(reason);
+  if (reason == StopReason::kDeadline) token_.Cancel(reason);
 }
 
 Job::News Job::Look(uint64_t seen) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "engine/base/mutex.h"
 #include "proto/beamd/v1/tuning.pb.h"
 #include "server/workers/cancel.h"
@@ -19,6 +20,12 @@
 namespace beamd {
 
 class JobWatch;
+
+// What a request wants of the job that it starts or joins.
+struct Wish {
+  bool keep = false;  // it goes on when nobody watches
+  bool store = true;  // its record is written
+};
 
 // Thread-safe.
 class Job : public std::enable_shared_from_this<Job> {
@@ -29,10 +36,17 @@ class Job : public std::enable_shared_from_this<Job> {
   const std::string& key() const { return key_; }
   CancelToken& token() { return token_; }
 
+  // Adds to what the job is for. False where nobody may join any more: it is being cancelled.
+  bool Join(const Wish& wish);
+  bool wants_store() const;
+  bool kept() const;
+
   // `changed` is called on any thread, without a lock of the job's, whenever there is news, and may
-  // be called once more after the watch is gone. Null where nobody may join any more: the job is
-  // being cancelled.
+  // be called once more after the watch is gone.
   std::unique_ptr<JobWatch> Watch(std::function<void()> changed);
+  int watchers() const;
+  // Cancels it if the last watcher of a job that isn't kept left before `before`.
+  void CancelIfAbandoned(absl::Time before);
 
   // News are numbered. A watcher that is slow misses progress, but no debug line and never the end.
   struct News {
@@ -56,6 +70,7 @@ class Job : public std::enable_shared_from_this<Job> {
   const std::string key_;
   CancelToken token_;
   mutable Mutex mutex_;
+  Wish wish_ BEAMD_GUARDED_BY(mutex_){.keep = false, .store = false};
   uint64_t number_ BEAMD_GUARDED_BY(mutex_) = 0;
   uint64_t progress_number_ BEAMD_GUARDED_BY(mutex_) = 0;
   v1::TuneProgress progress_ BEAMD_GUARDED_BY(mutex_);
@@ -64,10 +79,13 @@ class Job : public std::enable_shared_from_this<Job> {
   std::map<int64_t, std::shared_ptr<const std::function<void()>>> watchers_
       BEAMD_GUARDED_BY(mutex_);
   int64_t last_watcher_ BEAMD_GUARDED_BY(mutex_) = 0;
-  bool abandoned_ BEAMD_GUARDED_BY(mutex_) = false;
+  // When the last watcher left.
+  absl::Time abandoned_ BEAMD_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  bool closing_ BEAMD_GUARDED_BY(mutex_) = false;  // about to be cancelled
 };
 
-// A client's view of a job. The job is cancelled when its last view is left before its end.
+// A client's view of a job. A job whose last view is left before its end, and that isn't kept, is
+// abandoned: whoever runs it cancels it in a while.
 class JobWatch {
  public:
   JobWatch(std::shared_ptr<Job> job, int64_t id) : job_(std::move(job)), id_(id) {}
@@ -76,7 +94,8 @@ class JobWatch {
   JobWatch& operator=(const JobWatch&) = delete;
 
   Job& job() const { return *job_; }
-  // The client is gone, for this reason.
+  // The client is gone, for this reason. A deadline says that nobody wants the answer later: the
+  // last to leave for it cancels at once.
   void Leave(StopReason reason) {
     if (id_ != 0) job_->Unwatch(id_, reason);
     id_ = 0;

@@ -18,7 +18,9 @@ bool SameArch(const v1::Environment& a, const v1::Environment& b) {
 
 // The level at which a record answers; MATCH_UNSPECIFIED: it doesn't.
 v1::Match LevelOf(const v1::Record& record, const MatchQuery& query) {
-  if (record.key() == query.key.Hex()) return v1::MATCH_STRICT;
+  const bool exact = record.key() == query.key.Hex();
+  // What was measured elsewhere is as good as what was measured on another of its kind.
+  if (exact) return record.imported() ? v1::MATCH_SAME_ARCH : v1::MATCH_STRICT;
   const v1::Environment& there = record.environment();
   if (SameArch(there, query.environment) &&
       MessageDifferencer::Equals(record.search(), query.search)) {
@@ -80,7 +82,7 @@ absl::StatusOr<MatchAnswer> FindMatch(Store& store, const MatchQuery& query) {
     const v1::Match level = LevelOf(record, query);
     if (level == v1::MATCH_UNSPECIFIED || level > LowestServed(query.policy)) {
       // The record that differs last tells best what to change.
-      why = std::max(why, FirstDifference(record, query).value_or(why));
+      why = std::max(why, FirstDifference(record, query).value_or(v1::MISS_REASON_IMPORTED));
     } else if (!query.applies(FromWire(record.opts()))) {
       return MatchAnswer(v1::MISS_REASON_NOT_APPLICABLE);
     } else {

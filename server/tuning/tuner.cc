@@ -1,7 +1,5 @@
 #include "server/tuning/tuner.h"
 
-#include <algorithm>
-#include <chrono>
 #include <random>
 #include <utility>
 
@@ -13,12 +11,17 @@
 #include "google/protobuf/util/time_util.h"
 #include "server/store/tuning_key.h"
 #include "server/tuning/options.h"
+#include "server/tuning/replay.h"
+#include "server/workers/codec.h"
 #include "spdlog/spdlog.h"
 
 namespace beamd {
 namespace {
 
 using ::google::protobuf::util::TimeUtil;
+
+// Daemons in a row that may take up a job and end before one more candidate is tried.
+constexpr uint32_t kMostStuck = 10;
 
 google::protobuf::Timestamp Now() { return TimeUtil::GetCurrentTime(); }
 
@@ -46,13 +49,46 @@ absl::Status StopStatus(StopReason reason) {
   }
 }
 
+Haste HasteOf(v1::Priority priority) {
+  switch (priority) {
+    case v1::PRIORITY_BATCH:
+      return Haste::kBatch;
+    case v1::PRIORITY_INTERACTIVE:
+      return Haste::kInteractive;
+    default:
+      return Haste::kNormal;
+  }
+}
+
+v1::JobState ToProto(internal::StoredJob::State state) {
+  switch (state) {
+    case internal::StoredJob::ACCEPTED:
+      return v1::JOB_STATE_QUEUED;
+    case internal::StoredJob::FINISHED:
+      return v1::JOB_STATE_FINISHED;
+    case internal::StoredJob::CANCELLED:
+      return v1::JOB_STATE_CANCELLED;
+    default:
+      return v1::JOB_STATE_FAILED;
+  }
+}
+
+absl::string_view FailureName(uint32_t failure) {
+  return failure < kFailureCount ? Name(static_cast<Failure>(failure)) : "unknown";
+}
+
+absl::Status NoSuchJob(const std::string& id) {
+  return WithDetail(absl::NotFoundError(absl::StrCat("no job ", id)),
+                    {.reason = "NO_JOB", .field = "id"});
+}
+
 internal::StoredJob::State EndState(const absl::StatusOr<v1::TuneResult>& result,
                                     StopReason reason) {
   switch (reason) {
     case StopReason::kNone:
       return result.ok() ? internal::StoredJob::FINISHED : internal::StoredJob::FAILED;
     case StopReason::kShutdown:
-      return internal::StoredJob::INTERRUPTED;
+      return internal::StoredJob::ACCEPTED;  // the next daemon takes it up
     case StopReason::kCancelled:
     case StopReason::kDeadline:
       return internal::StoredJob::CANCELLED;
@@ -83,35 +119,82 @@ Tuner::Tuner(Store& store, std::vector<TuningDevice> devices, TunerParts parts,
     : store_(store),
       devices_(std::move(devices)),
       parts_(std::move(parts)),
-      options_(std::move(options)) {
-  for (int i = 0; i < options_.concurrent_jobs; ++i) threads_.emplace_back([this] { Work(); });
-}
+      options_(std::move(options)),
+      queue_(options_.queue) {}
 
-Tuner::~Tuner() {
-  Drain(absl::InfinitePast());
-  {
-    MutexLock lock(mutex_);
-    stopping_ = true;
-    changed_.NotifyAll();
-  }
-  for (std::thread& thread : threads_) thread.join();
-}
+Tuner::~Tuner() { Drain(absl::InfinitePast()); }
 
-absl::Status Tuner::MarkInterruptedJobs() {
+absl::Status Tuner::ResumeJobs() {
   BEAMD_ASSIGN_OR_RETURN(std::vector<internal::StoredJob> jobs, store_.UnfinishedJobs());
   for (internal::StoredJob& job : jobs) {
-    spdlog::warn("job={} interrupted: the daemon before this one ended first", job.id());
-    job.set_state(internal::StoredJob::INTERRUPTED);
-    *job.mutable_ended() = Now();
-    BEAMD_RETURN_IF_ERROR(store_.PutJob(job));
+    const std::string id = job.id();
+    internal::StoredJob failed = job;
+    absl::Status status = Resume(std::move(job));
+    if (status.ok()) continue;
+    spdlog::warn("job={} can't be taken up: {}", id, status.ToString());
+    failed.set_state(internal::StoredJob::FAILED);
+    failed.set_code(static_cast<int>(status.code()));
+    failed.set_error(std::string(status.message()));
+    *failed.mutable_ended() = Now();
+    BEAMD_RETURN_IF_ERROR(store_.PutJob(failed));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<const TuningDevice*> Tuner::SelectDevice(const v1::DeviceSelector& selector) const {
-  for (const TuningDevice& device : devices_) {
-    if (Fits(device, selector)) return &device;
+absl::Status Tuner::Resume(internal::StoredJob stored) {
+  const v1::TuneRequest& request = stored.request();
+  BEAMD_ASSIGN_OR_RETURN(
+      Plan plan, MakePlan(request.graph(), request.search(), request.device(), request.match()));
+  const std::string key = plan.query.key.Hex();
+  // It may have been written and not yet told: the record is the last thing that a search does.
+  BEAMD_ASSIGN_OR_RETURN(const std::optional<v1::Record> record, store_.FindRecord(plan.query.key));
+  if (record && record->job() == stored.id()) {
+    stored.set_state(internal::StoredJob::FINISHED);
+    stored.set_generation(record->generation());
+    *stored.mutable_ended() = Now();
+    return store_.PutJob(stored);
   }
+  if (key != stored.key()) {
+    // A driver, a compiler or a device was changed: what was measured is of another place.
+    BEAMD_RETURN_IF_ERROR(store_.DropCandidates(stored.id()));
+    stored.set_key(key);
+    stored.set_device(plan.device->id);
+  }
+  stored.set_resumes(stored.resumes() + 1);
+  // A job that ends its daemon must not end all that come after.
+  BEAMD_ASSIGN_OR_RETURN(const std::vector<internal::StoredCandidate> tried,
+                         store_.CandidatesOf(stored.id()));
+  stored.set_stuck(tried.size() > stored.tried() ? 0 : stored.stuck() + 1);
+  stored.set_tried(tried.size());
+  if (stored.stuck() > kMostStuck) {
+    return absl::AbortedError(
+        absl::StrCat("given up: ", kMostStuck, " daemons in a row took it up and got no further"));
+  }
+  BEAMD_RETURN_IF_ERROR(store_.PutJob(stored));
+  MutexLock lock(mutex_);
+  if (in_flight_.count(key) > 0) {
+    return absl::AbortedError("another job that was taken up searches the same");
+  }
+  auto task = std::make_shared<Task>();
+  task->job = std::make_shared<Job>(stored.id(), key);
+  task->job->Join({.keep = true, .store = !request.no_store()});
+  task->plan = std::move(plan);
+  task->stored = std::move(stored);
+  task->accepted = absl::FromUnixNanos(TimeUtil::TimestampToNanoseconds(task->stored.created()));
+  spdlog::info("job={} taken up again, time {}", task->job->id(), task->stored.resumes());
+  Enqueue(std::move(task));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const TuningDevice*> Tuner::SelectDevice(const v1::DeviceSelector& selector) const {
+  // One in quarantine only where it has no twin: its records are still answers.
+  const TuningDevice* found = nullptr;
+  for (const TuningDevice& device : devices_) {
+    if (!Fits(device, selector)) continue;
+    if (parts_.quarantine(device).empty()) return &device;
+    if (found == nullptr) found = &device;
+  }
+  if (found != nullptr) return found;
   return InvalidArgument(absl::StrCat("no device here fits ", selector.ShortDebugString()),
                          {.reason = "NO_SUCH_DEVICE", .field = "device"});
 }
@@ -154,109 +237,262 @@ absl::StatusOr<v1::LookupAnswer> Tuner::Lookup(const v1::LookupQuery& query) {
   return answer;
 }
 
-absl::StatusOr<Tuner::Answer> Tuner::Tune(const v1::TuneRequest& request, const std::string& trace,
+absl::StatusOr<bool> Tuner::AnswerFromStore(const Plan& plan, Answer& answer) const {
+  BEAMD_ASSIGN_OR_RETURN(MatchAnswer match, Match(plan));
+  auto* hit = std::get_if<v1::Hit>(&match);
+  if (hit == nullptr) {
+    answer.accepted.set_miss(std::get<v1::MissReason>(match));
+    return false;
+  }
+  answer.accepted.clear_miss();
+  answer.result.emplace();
+  *answer.result->mutable_record() = std::move(*hit->mutable_record());
+  answer.result->set_match(hit->match());
+  answer.result->set_persisted(true);
+  answer.result->set_trace_id(answer.accepted.trace_id());
+  return true;
+}
+
+absl::StatusOr<Tuner::Answer> Tuner::Tune(const v1::TuneRequest& request, const Caller& caller,
                                           std::function<void()> changed) {
   BEAMD_RETURN_IF_ERROR(ResolveBudget(request).status());
-  BEAMD_ASSIGN_OR_RETURN(
-      Plan plan, MakePlan(request.graph(), request.search(), request.device(), request.match()));
+  const bool now = request.mode() == v1::TUNE_MODE_NOW;
+  BEAMD_ASSIGN_OR_RETURN(Plan plan, MakePlan(request.graph(), request.search(), request.device(),
+                                             now ? v1::MATCH_POLICY_STRICT : request.match()));
   Answer answer;
   answer.accepted.set_key(plan.query.key.Hex());
   answer.accepted.set_kernel_hash(plan.kernel.hash.Hex());
   answer.accepted.set_device(plan.device->id);
-  answer.accepted.set_trace_id(trace);
+  answer.accepted.set_trace_id(caller.trace);
   answer.accepted.set_miss(v1::MISS_REASON_REFRESH);
-
-  // Held over looking and joining: a job stores its record before it leaves in_flight_, so one of
-  // the two always finds it.
-  MutexLock lock(mutex_);
-  if (request.mode() != v1::TUNE_MODE_REFRESH) {
-    BEAMD_ASSIGN_OR_RETURN(MatchAnswer match, Match(plan));
-    if (auto* hit = std::get_if<v1::Hit>(&match)) {
-      answer.accepted.clear_miss();
-      answer.result.emplace();
-      *answer.result->mutable_record() = std::move(*hit->mutable_record());
-      answer.result->set_match(hit->match());
-      answer.result->set_persisted(true);
-      answer.result->set_trace_id(trace);
-      return answer;
-    }
-    answer.accepted.set_miss(std::get<v1::MissReason>(match));
+  const bool refresh = request.mode() == v1::TUNE_MODE_REFRESH;
+  if (!refresh) {
+    BEAMD_ASSIGN_OR_RETURN(const bool answered, AnswerFromStore(plan, answer));
+    if (answered) return answer;
   }
   if (request.mode() == v1::TUNE_MODE_LOOKUP_ONLY) {
     return WithDetail(absl::NotFoundError("no stored answer, and the request forbids a search"),
                       {.reason = v1::MissReason_Name(answer.accepted.miss()), .field = "mode"});
   }
+
+  if (now) return TuneNow(std::move(plan), request, caller);
+
+  const Wish wish{.keep = request.detach(), .store = !request.no_store()};
+  // Held over looking and joining: a job stores its record before it leaves in_flight_, so one of
+  // the two always finds it.
+  MutexLock lock(mutex_);
+  std::shared_ptr<Job> job;
   if (const auto running = in_flight_.find(answer.accepted.key()); running != in_flight_.end()) {
-    answer.watch = running->second->Watch(changed);
-    answer.accepted.set_joined(answer.watch != nullptr);
+    if (running->second->Join(wish)) job = running->second;
   }
-  if (answer.watch == nullptr) {
-    auto job = std::make_shared<Job>(NewJobId(), answer.accepted.key());
-    answer.watch = job->Watch(std::move(changed));
-    BEAMD_RETURN_IF_ERROR(Enqueue(std::move(plan), request, trace, std::move(job)));
+  answer.accepted.set_joined(job != nullptr);
+  if (job != nullptr) {
+    queue_.Hasten(job->id(), HasteOf(request.priority()));
+  } else {
+    if (!refresh) {
+      BEAMD_ASSIGN_OR_RETURN(const bool answered, AnswerFromStore(plan, answer));
+      if (answered) return answer;
+    }
+    job = std::make_shared<Job>(NewJobId(), answer.accepted.key());
+    job->Join(wish);
   }
-  answer.accepted.set_job(answer.watch->job().id());
+  answer.accepted.set_job(job->id());
+  answer.watch = job->Watch(std::move(changed));
+  if (!answer.accepted.joined()) {
+    BEAMD_RETURN_IF_ERROR(Accept(std::move(plan), request, caller, std::move(job)));
+  }
   return answer;
 }
 
-absl::Status Tuner::CheckRoom() const {
-  if (draining_) return absl::UnavailableError("the server is shutting down");
-  const auto queued = static_cast<int>(queue_.size());
-  if (queued < options_.max_queued_jobs) return absl::OkStatus();
-  return WithDetail(absl::ResourceExhaustedError("too many jobs are queued"),
-                    {.reason = "QUEUE_FULL", .limit = options_.max_queued_jobs, .value = queued});
+absl::StatusOr<Tuner::Answer> Tuner::TuneNow(Plan plan, const v1::TuneRequest& request,
+                                             const Caller& caller) {
+  // What the caller's policy would not serve may still be the best to be had at once.
+  Answer close;
+  plan.query.policy = std::max(request.match(), v1::MATCH_POLICY_SAME_ARCH);
+  BEAMD_ASSIGN_OR_RETURN(const bool answered, AnswerFromStore(plan, close));
+  v1::TuneResult result;
+  if (answered) {
+    result = *std::move(close.result);
+  } else {
+    BEAMD_ASSIGN_OR_RETURN(const std::vector<Opt> opts,
+                           parts_.heuristic(plan.kernel, plan.device->caps));
+    v1::Record& record = *result.mutable_record();
+    record.set_key(plan.query.key.Hex());
+    record.set_kernel_hash(plan.kernel.hash.Hex());
+    *record.mutable_search() = plan.query.search;
+    *record.mutable_environment() = plan.device->environment;
+    *record.mutable_opts() = ToWire(opts);
+    *record.mutable_hc_opts() = record.opts();
+    record.set_device(plan.device->id);
+    result.set_match(v1::MATCH_HEURISTIC);
+  }
+
+  // The same request, for whoever asks next; it hurries nobody.
+  v1::TuneRequest later = request;
+  later.set_mode(v1::TUNE_MODE_TUNE);
+  later.set_match(v1::MATCH_POLICY_STRICT);
+  later.set_detach(true);
+  if (later.priority() == v1::PRIORITY_UNSPECIFIED) later.set_priority(v1::PRIORITY_BATCH);
+  absl::StatusOr<Answer> job = Tune(later, caller, [] {});
+  Answer answer;
+  if (job.ok() && job->result) {
+    // It was found in between.
+    return job;
+  }
+  if (job.ok()) {
+    answer.accepted = std::move(job->accepted);
+  } else if (!absl::IsResourceExhausted(job.status()) && !absl::IsUnavailable(job.status())) {
+    return job.status();
+  } else {
+    answer.accepted.set_key(plan.query.key.Hex());
+    answer.accepted.set_kernel_hash(plan.kernel.hash.Hex());
+    answer.accepted.set_device(plan.device->id);
+    answer.accepted.set_miss(close.accepted.miss());
+  }
+  answer.accepted.set_trace_id(caller.trace);
+  result.set_job(answer.accepted.job());
+  result.set_trace_id(caller.trace);
+  answer.result = std::move(result);
+  return answer;
 }
 
-absl::Status Tuner::Enqueue(Plan plan, const v1::TuneRequest& request, const std::string& trace,
-                            std::shared_ptr<Job> job) {
-  BEAMD_RETURN_IF_ERROR(CheckRoom());
-  auto task = std::make_unique<Task>();
-  task->job = job;
+absl::StatusOr<v1::ReplayResponse> Tuner::Replay(const v1::ReplayRequest& request,
+                                                 const Caller& caller) {
+  // What was tried, of which kernel, under which options.
+  v1::ReplayResponse response;
+  v1::TuneRequest how;
+  Digest kernel_hash;
+  if (!request.job().empty()) {
+    BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredJob> job,
+                           store_.FindJob(request.job()));
+    if (!job) return NoSuchJob(request.job());
+    BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredCandidate> candidate,
+                           store_.FindCandidate(request.job(), request.candidate()));
+    if (!candidate) {
+      return WithDetail(absl::NotFoundError(absl::StrCat(
+                            "job ", request.job(), " has no candidate ", request.candidate())),
+                        {.reason = "NO_CANDIDATE", .field = "candidate"});
+    }
+    how = job->request();
+    *response.mutable_opts() = candidate->opts();
+    response.set_was_failure(std::string(FailureName(candidate->failure())));
+    response.set_was_detail(candidate->detail());
+    response.set_was_s(candidate->best_s());
+  } else {
+    absl::StatusOr<Digest> key = Digest::FromHex(request.key());
+    if (!key.ok()) {
+      return InvalidArgument("a replay wants a record's key, or a job and its candidate",
+                             {.reason = "BAD_KEY", .field = "key"});
+    }
+    BEAMD_ASSIGN_OR_RETURN(const std::optional<v1::Record> record,
+                           store_.FindRecord(*key, request.generation()));
+    if (!record) {
+      return WithDetail(absl::NotFoundError(absl::StrCat("no record of key ", request.key())),
+                        {.reason = "NO_RECORD", .field = "key"});
+    }
+    BEAMD_ASSIGN_OR_RETURN(kernel_hash, Digest::FromHex(record->kernel_hash()));
+    BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Graph> graph, store_.FindGraph(kernel_hash));
+    if (!graph) return absl::DataLossError("the record's graph is gone");
+    *how.mutable_graph() = *std::move(graph);
+    *how.mutable_search() = record->search();
+    how.mutable_device()->set_kind(record->environment().kind());
+    *response.mutable_opts() = record->opts();
+    response.set_was_failure("none");
+    response.set_was_s(record->best_s());
+  }
+  BEAMD_ASSIGN_OR_RETURN(
+      const Plan plan, MakePlan(how.graph(), how.search(), how.device(), v1::MATCH_POLICY_STRICT));
+  CancelToken token;
+  const std::unique_ptr<CandidatePipeline> pipeline =
+      parts_.make_pipeline(plan.kernel, *plan.device, plan.options,
+                           {.trace = caller.trace,
+                            .claim = {.principal = caller.principal, .haste = Haste::kInteractive},
+                            .charge = [this, principal = caller.principal](
+                                          absl::Duration used) { Charge(principal, used); }},
+                           token);
+  ReplayCandidate(*pipeline, response);
+  return response;
+}
+
+double Tuner::ExpectedSeconds(const v1::TuneRequest& request) const {
+  const absl::StatusOr<ParsedKernel> kernel = parts_.parse(request.graph());
+  if (!kernel.ok()) return 0;
+  const absl::StatusOr<std::vector<v1::Record>> records = store_.RecordsOf(kernel->hash);
+  if (records.ok()) {
+    for (const v1::Record& record : *records) {
+      if (record.hc_s() > 0) return record.hc_s();
+    }
+  }
+  return parts_.estimate(*kernel);
+}
+
+absl::Status Tuner::CheckQuota(const std::string& principal) {
+  BEAMD_RETURN_IF_ERROR(queue_.CheckRoom(principal));
+  if (options_.device_seconds_a_day <= 0) return absl::OkStatus();
+  MutexLock lock(usage_mutex_);
+  const double used = UsedToday(principal);
+  if (used < options_.device_seconds_a_day) return absl::OkStatus();
+  const absl::Time resets = absl::UnixEpoch() + absl::Hours(24) * (usage_day_ + 1);
+  return WithDetail(
+      absl::ResourceExhaustedError(absl::StrFormat(
+          "%s used %.1f device seconds today, at most %.1f; the quota resets at %s", principal,
+          used, options_.device_seconds_a_day, absl::FormatTime(resets, absl::UTCTimeZone()))),
+      {.reason = "QUOTA_DEVICE_SECONDS",
+       .limit = static_cast<int64_t>(options_.device_seconds_a_day),
+       .value = static_cast<int64_t>(used)});
+}
+
+absl::Status Tuner::Accept(Plan plan, const v1::TuneRequest& request, const Caller& caller,
+                           std::shared_ptr<Job> job) {
+  BEAMD_RETURN_IF_ERROR(CheckQuota(caller.principal));
+  if (const std::string why = parts_.quarantine(*plan.device); !why.empty()) {
+    return WithDetail(absl::UnavailableError(absl::StrCat(plan.device->id, " is ", why,
+                                                          "; `beamctl devices release` ends that")),
+                      {.reason = "DEVICE_QUARANTINED", .field = "device"});
+  }
+  auto task = std::make_shared<Task>();
+  task->job = std::move(job);
   task->plan = std::move(plan);
   task->accepted = absl::Now();
-  task->stored.set_id(job->id());
+  task->stored.set_id(task->job->id());
   task->stored.set_state(internal::StoredJob::ACCEPTED);
   *task->stored.mutable_request() = request;
-  task->stored.set_key(job->key());
-  task->stored.set_trace(trace);
+  task->stored.set_key(task->job->key());
+  task->stored.set_kernel_hash(task->plan.kernel.hash.Hex());
+  task->stored.set_device(task->plan.device->id);
+  task->stored.set_trace(caller.trace);
+  task->stored.set_principal(caller.principal);
   *task->stored.mutable_created() = Now();
   BEAMD_RETURN_IF_ERROR(store_.PutJob(task->stored));
-  spdlog::info("job={} trace={} key={} device={} accepted", job->id(), trace, job->key(),
-               task->plan.device->id);
-  in_flight_[job->key()] = std::move(job);
-  queue_.push_back(std::move(task));
-  changed_.NotifyOne();
-  TellPositions();
+  spdlog::info("job={} trace={} principal={} key={} device={} accepted", task->job->id(),
+               caller.trace, caller.principal, task->job->key(), task->plan.device->id);
+  Enqueue(std::move(task));
   return absl::OkStatus();
 }
 
-void Tuner::TellPositions() {
-  uint32_t position = static_cast<uint32_t>(running_.size());
-  for (const std::unique_ptr<Task>& task : queue_) {
-    v1::TuneProgress progress;
-    progress.set_phase(v1::PHASE_QUEUED);
-    progress.set_queue_position(position++);
-    task->job->Publish(std::move(progress));
-  }
+void Tuner::Enqueue(std::shared_ptr<Task> task) {
+  in_flight_[task->job->key()] = task->job;
+  const Claim claim{.principal = task->stored.principal(),
+                    .haste = HasteOf(task->stored.request().priority())};
+  std::shared_ptr<Job> job = task->job;
+  queue_.Add(std::move(job), claim, [this, task = std::move(task)] { RunTask(*task); });
 }
 
-void Tuner::Work() {
-  while (true) {
-    std::unique_ptr<Task> task;
-    {
-      MutexLock lock(mutex_);
-      while (queue_.empty() && !stopping_) changed_.Wait(mutex_);
-      if (queue_.empty()) return;
-      task = std::move(queue_.front());
-      queue_.pop_front();
-      running_.emplace(task->job->id(), task->job);
-      TellPositions();
-    }
-    RunTask(*task);
-    MutexLock lock(mutex_);
-    running_.erase(task->job->id());
-    changed_.NotifyAll();
-  }
+double& Tuner::UsedToday(const std::string& principal) {
+  const int64_t day = absl::ToUnixSeconds(absl::Now()) / (24 * 3600);
+  if (day != usage_day_) usage_.clear();
+  usage_day_ = day;
+  const auto [it, is_new] = usage_.emplace(principal, 0);
+  // Unreadable counts as none: nobody is refused for the store's fault.
+  if (is_new) it->second = store_.FindUsage(principal, day).value_or(0);
+  return it->second;
+}
+
+void Tuner::Charge(const std::string& principal, absl::Duration used) {
+  const double seconds = absl::ToDoubleSeconds(used);
+  queue_.Charge(principal, seconds);
+  MutexLock lock(usage_mutex_);
+  UsedToday(principal) += seconds;
 }
 
 void Tuner::RunTask(Task& task) {
@@ -275,14 +511,21 @@ absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
   const Plan& plan = task.plan;
   const v1::TuneRequest& request = task.stored.request();
   BEAMD_ASSIGN_OR_RETURN(const absl::Duration budget, ResolveBudget(request));
+  const std::string& principal = task.stored.principal();
   const std::unique_ptr<CandidatePipeline> pipeline = parts_.make_pipeline(
-      plan.kernel, *plan.device, plan.options, task.stored.trace(), task.job->token());
+      plan.kernel, *plan.device, plan.options,
+      {.trace = task.stored.trace(),
+       .claim = {.principal = principal, .haste = HasteOf(request.priority())},
+       .charge = [this, principal](absl::Duration used) { Charge(principal, used); }},
+      task.job->token());
   const SearchJob search{
+      .key = task.job->key(),
+      .id = task.job->id(),
       .kernel = plan.kernel,
       .device = *plan.device,
       .options = plan.options,
       // Queueing apart: who waits behind others still gets what it asked for.
-      .deadline = absl::Now() + budget,
+      .budget = budget,
       .refresh = request.mode() == v1::TUNE_MODE_REFRESH,
       .progress = [&](v1::TuneProgress progress) {
         progress.set_elapsed_s(absl::ToDoubleSeconds(absl::Now() - task.accepted));
@@ -322,7 +565,7 @@ absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
   // but answers nobody else.
   const bool unchecked =
       record.end() != v1::SEARCH_END_CONVERGED && !record.verification().verified();
-  if (!request.no_store() && stopped == StopReason::kNone && !unchecked) {
+  if (task.job->wants_store() && stopped == StopReason::kNone && !unchecked) {
     BEAMD_ASSIGN_OR_RETURN(record, store_.PutRecord(std::move(record), plan.kernel.canonical));
     result.set_persisted(true);
   }
@@ -333,37 +576,142 @@ absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
 void Tuner::Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result) {
   internal::StoredJob& stored = task.stored;
   stored.set_state(EndState(result, task.job->token().reason()));
+  if (stored.state() == internal::StoredJob::ACCEPTED) {
+    spdlog::info("job={} stopped; the next daemon takes it up", stored.id());
+    return;
+  }
   *stored.mutable_ended() = Now();
   if (result.ok()) {
     const v1::Record& record = result->record();
-    stored.set_generation(result->persisted() ? record.generation() : 0);
+    if (result->persisted()) {
+      stored.set_generation(record.generation());
+    } else {
+      *stored.mutable_result() = *result;
+    }
     spdlog::info(
         "job={} ended best_us={:.2f} hc_us={:.2f} verified={} persisted={} search_s={:.2f}",
         stored.id(), record.best_s() * 1e6, record.hc_s() * 1e6, record.verification().verified(),
         result->persisted(), record.search_s());
   } else {
+    stored.set_code(static_cast<int>(result.status().code()));
     stored.set_error(std::string(result.status().message()));
     spdlog::warn("job={} failed: {}", stored.id(), result.status().ToString());
   }
   if (const absl::Status status = store_.PutJob(stored); !status.ok()) {
     spdlog::error("job={} could not be written: {}", stored.id(), status.ToString());
   }
+  MutexLock lock(usage_mutex_);
+  const double used = UsedToday(stored.principal());
+  store_.PutUsage(stored.principal(), usage_day_, used).IgnoreError();
 }
 
-void Tuner::Drain(absl::Time deadline) {
-  std::vector<std::shared_ptr<Job>> left;
-  {
-    MutexLock lock(mutex_);
-    draining_ = true;
-    while ((!queue_.empty() || !running_.empty()) && absl::Now() < deadline) {
-      changed_.WaitUntil(mutex_, deadline);
-    }
-    for (const auto& task : queue_) left.push_back(task->job);
-    for (const auto& [id, job] : running_) left.push_back(job);
+absl::StatusOr<v1::TuneResult> Tuner::StoredResult(const internal::StoredJob& stored) const {
+  if (stored.has_result()) return stored.result();
+  if (stored.generation() == 0) {
+    return absl::Status(stored.code() == 0 ? absl::StatusCode::kAborted
+                                           : static_cast<absl::StatusCode>(stored.code()),
+                        stored.error());
   }
-  for (const std::shared_ptr<Job>& job : left) job->token().Cancel(StopReason::kShutdown);
-  MutexLock lock(mutex_);
-  while (!queue_.empty() || !running_.empty()) changed_.Wait(mutex_);
+  BEAMD_ASSIGN_OR_RETURN(const Digest key, Digest::FromHex(stored.key()));
+  BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Record> record,
+                         store_.FindRecord(key, stored.generation()));
+  if (!record) return absl::DataLossError("the job's record is gone");
+  v1::TuneResult result;
+  *result.mutable_record() = *std::move(record);
+  result.set_match(v1::MATCH_SEARCHED);
+  result.set_persisted(true);
+  result.set_job(stored.id());
+  result.set_trace_id(stored.trace());
+  return result;
+}
+
+std::optional<JobQueue::Entry> Tuner::FindLive(const std::string& id) const {
+  std::optional<JobQueue::Entry> live = queue_.Find(id);
+  // It leaves the queue a moment after it has told its end.
+  if (live && live->job->Look(0).end) return std::nullopt;
+  return live;
+}
+
+v1::Job Tuner::Describe(const internal::StoredJob& stored) const {
+  v1::Job job;
+  job.set_id(stored.id());
+  job.set_state(ToProto(stored.state()));
+  job.set_key(stored.key());
+  job.set_kernel_hash(stored.kernel_hash());
+  job.set_device(stored.device());
+  job.set_principal(stored.principal());
+  job.set_priority(stored.request().priority());
+  job.set_label(stored.request().label());
+  job.set_trace_id(stored.trace());
+  *job.mutable_created() = stored.created();
+  if (stored.has_ended()) *job.mutable_ended() = stored.ended();
+  job.set_resumes(stored.resumes());
+  job.set_error(stored.error());
+  if (const std::optional<JobQueue::Entry> live = FindLive(stored.id())) {
+    job.set_state(live->running ? v1::JOB_STATE_RUNNING : v1::JOB_STATE_QUEUED);
+    job.set_watchers(static_cast<uint32_t>(live->job->watchers()));
+    job.set_kept(live->job->kept());
+    if (auto news = live->job->Look(0); news.progress) {
+      *job.mutable_progress() = *std::move(news.progress);
+    }
+  } else if (stored.state() != internal::StoredJob::ACCEPTED) {
+    if (auto result = StoredResult(stored); result.ok()) {
+      *job.mutable_result() = *std::move(result);
+    }
+  }
+  return job;
+}
+
+absl::StatusOr<v1::Job> Tuner::GetJob(const std::string& id) const {
+  BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredJob> stored, store_.FindJob(id));
+  if (!stored) return NoSuchJob(id);
+  return Describe(*stored);
+}
+
+absl::StatusOr<std::vector<v1::Job>> Tuner::ListJobs(const std::string& before, int limit) const {
+  BEAMD_ASSIGN_OR_RETURN(const std::vector<internal::StoredJob> stored,
+                         store_.ListJobs(before, limit));
+  std::vector<v1::Job> jobs;
+  jobs.reserve(stored.size());
+  for (const internal::StoredJob& job : stored) jobs.push_back(Describe(job));
+  return jobs;
+}
+
+absl::StatusOr<Tuner::Answer> Tuner::WatchJob(const std::string& id,
+                                              std::function<void()> changed) {
+  // First, so that what ends between here and the store is seen in one of the two.
+  const std::optional<JobQueue::Entry> live = FindLive(id);
+  BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredJob> stored, store_.FindJob(id));
+  if (!stored) return NoSuchJob(id);
+  Answer answer;
+  answer.accepted.set_job(id);
+  answer.accepted.set_key(stored->key());
+  answer.accepted.set_kernel_hash(stored->kernel_hash());
+  answer.accepted.set_device(stored->device());
+  answer.accepted.set_trace_id(stored->trace());
+  answer.accepted.set_joined(true);
+  if (live) {
+    answer.watch = live->job->Watch(std::move(changed));
+    return answer;
+  }
+  if (stored->state() == internal::StoredJob::ACCEPTED) {
+    return absl::UnavailableError(absl::StrCat("job ", id, " waits for the next daemon"));
+  }
+  BEAMD_ASSIGN_OR_RETURN(answer.result, StoredResult(*stored));
+  return answer;
+}
+
+absl::StatusOr<v1::Job> Tuner::CancelJob(const std::string& id) {
+  const std::optional<JobQueue::Entry> live = FindLive(id);
+  BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredJob> stored, store_.FindJob(id));
+  if (!stored) return NoSuchJob(id);
+  if (!live) {
+    return WithDetail(absl::FailedPreconditionError(absl::StrCat("job ", id, " has ended")),
+                      {.reason = "JOB_ENDED", .field = "id"});
+  }
+  spdlog::info("job={} cancelled by request", id);
+  live->job->token().Cancel(StopReason::kCancelled);
+  return Describe(*stored);
 }
 
 }  // namespace beamd

@@ -1,13 +1,11 @@
 // Answers tuning requests: from the store, from the job that already searches, or by a new job.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,9 +16,12 @@
 #include "engine/base/target_caps.h"
 #include "engine/kernel/opt.h"
 #include "engine/search/pipeline.h"
+#include "proto/beamd/v1/jobs.pb.h"
 #include "proto/beamd/v1/tuning.pb.h"
+#include "server/auth/caller.h"
 #include "server/store/store.h"
 #include "server/tuning/job.h"
+#include "server/tuning/job_queue.h"
 #include "server/tuning/match.h"
 #include "server/tuning/parse_kernel.h"
 #include "server/workers/supervisor.h"
@@ -37,14 +38,27 @@ struct TuningDevice {
 
 // What a search works with.
 struct SearchJob {
+  // Of the record that it is for.
+  std::string key;
+  // What it tries is kept under this, and what was tried under it before is not tried again.
+  std::string id;
   const ParsedKernel& kernel;
   const TuningDevice& device;
   const v1::SearchOptions& options;  // resolved
-  // The search ends with the best so far.
-  absl::Time deadline;
+  // How long it may run, what it ran in a daemon before this one included; then it ends with the
+  // best so far.
+  absl::Duration budget;
   // Nothing that was remembered of candidates counts.
   bool refresh = false;
   std::function<void(v1::TuneProgress)> progress;
+};
+
+// For whom a pipeline works.
+struct PipelineUse {
+  std::string trace;
+  Claim claim;
+  // Told what the device was used for the job, on any thread.
+  std::function<void(absl::Duration)> charge;
 };
 
 // What the tuner leaves to others; tests put scripts in their place.
@@ -52,8 +66,14 @@ struct TunerParts {
   std::function<absl::StatusOr<ParsedKernel>(const v1::Graph&)> parse;
   // Whether the opts are legal on this kernel there.
   std::function<bool(const ParsedKernel&, const TargetCaps&, const std::vector<Opt>&)> applies;
+  // Why nothing is timed on the device now; empty: it serves.
+  std::function<std::string(const TuningDevice&)> quarantine;
+  // What the heuristics choose there.
+  std::function<absl::StatusOr<std::vector<Opt>>(const ParsedKernel&, const TargetCaps&)> heuristic;
+  // About how long a launch takes, from its arithmetic and its traffic: to compare kernels with.
+  std::function<double(const ParsedKernel&)> estimate;
   std::function<std::unique_ptr<CandidatePipeline>(const ParsedKernel&, const TuningDevice&,
-                                                   const v1::SearchOptions&, std::string trace,
+                                                   const v1::SearchOptions&, PipelineUse,
                                                    CancelToken&)>
       make_pipeline;
   // Fills in what a search finds out; the tuner adds key, environment, times and names.
@@ -62,9 +82,9 @@ struct TunerParts {
 
 struct TunerOptions {
   v1::SearchOptions defaults;
-  // Searches that run at once; others queue.
-  int concurrent_jobs = 1;
-  int max_queued_jobs = 1024;
+  JobQueueOptions queue;
+  // That a principal may use in a day (UTC); 0: no limit.
+  double device_seconds_a_day = 0;
   std::string host;
   std::string build;
 };
@@ -73,33 +93,49 @@ struct TunerOptions {
 class Tuner {
  public:
   Tuner(Store& store, std::vector<TuningDevice> devices, TunerParts parts, TunerOptions options);
-  // Stops without draining: running jobs end as interrupted.
+  // Stops without draining: the next daemon takes up the jobs that run.
   ~Tuner();
 
-  // Marks the jobs that an earlier daemon accepted and did not end. Call before serving.
-  absl::Status MarkInterruptedJobs();
+  // Takes up the jobs that an earlier daemon accepted and did not end. Call before serving.
+  absl::Status ResumeJobs();
 
   struct Answer {
     v1::TuneAccepted accepted;
-    // Either the store answered, or there is a job to watch.
+    // The store answered, or the job has ended, or both; else there is a job to watch.
     std::optional<v1::TuneResult> result;
     std::unique_ptr<JobWatch> watch;
   };
   // NOT_FOUND where the request forbids a search and the store has no answer. `changed` is the
   // watch's (Job::Watch).
-  absl::StatusOr<Answer> Tune(const v1::TuneRequest& request, const std::string& trace,
+  absl::StatusOr<Answer> Tune(const v1::TuneRequest& request, const Caller& caller,
                               std::function<void()> changed);
+
+  // About how long a launch of the request's kernel takes: the newest time that is stored of it, or
+  // an estimate; 0 where it is no kernel.
+  double ExpectedSeconds(const v1::TuneRequest& request) const;
+
+  // One candidate again: blocks for as long as that takes.
+  absl::StatusOr<v1::ReplayResponse> Replay(const v1::ReplayRequest& request, const Caller& caller);
 
   // Never compiles.
   absl::StatusOr<v1::LookupAnswer> Lookup(const v1::LookupQuery& query);
+
+  // A job that runs, or what became of one that ended; the latter's error where it failed.
+  // NOT_FOUND where there was none.
+  absl::StatusOr<Answer> WatchJob(const std::string& id, std::function<void()> changed);
+  absl::StatusOr<v1::Job> GetJob(const std::string& id) const;
+  // Up to `limit` jobs, newest first, from the one before `before`; empty: from the newest.
+  absl::StatusOr<std::vector<v1::Job>> ListJobs(const std::string& before, int limit) const;
+  // Ends it, whoever watches. FAILED_PRECONDITION where it has ended.
+  absl::StatusOr<v1::Job> CancelJob(const std::string& id);
 
   // The first that fits; InvalidArgument where none does.
   absl::StatusOr<const TuningDevice*> SelectDevice(const v1::DeviceSelector& selector) const;
   const std::vector<TuningDevice>& devices() const { return devices_; }
   const TunerParts& parts() const { return parts_; }
 
-  // Refuses new work, lets jobs end until `deadline`, then cancels them.
-  void Drain(absl::Time deadline);
+  // Refuses new work, lets jobs end until `deadline`, then stops them.
+  void Drain(absl::Time deadline) { queue_.Drain(deadline); }
 
  private:
   struct Plan;
@@ -107,14 +143,23 @@ class Tuner {
   absl::StatusOr<Plan> MakePlan(const v1::Graph& graph, const v1::SearchOptions& search,
                                 const v1::DeviceSelector& selector, v1::MatchPolicy policy) const;
   absl::StatusOr<MatchAnswer> Match(const Plan& plan) const;
-  absl::Status CheckRoom() const BEAMD_REQUIRES(mutex_);
-  absl::Status Enqueue(Plan plan, const v1::TuneRequest& request, const std::string& trace,
-                       std::shared_ptr<Job> job) BEAMD_REQUIRES(mutex_);
-  void TellPositions() BEAMD_REQUIRES(mutex_);
-  void Work();
+  absl::StatusOr<Answer> TuneNow(Plan plan, const v1::TuneRequest& request, const Caller& caller);
+  // True where the store answers.
+  absl::StatusOr<bool> AnswerFromStore(const Plan& plan, Answer& answer) const;
+  absl::Status CheckQuota(const std::string& principal) BEAMD_REQUIRES(mutex_);
+  absl::Status Accept(Plan plan, const v1::TuneRequest& request, const Caller& caller,
+                      std::shared_ptr<Job> job) BEAMD_REQUIRES(mutex_);
+  absl::Status Resume(internal::StoredJob stored);
+  void Enqueue(std::shared_ptr<Task> task) BEAMD_REQUIRES(mutex_);
   void RunTask(Task& task);
   absl::StatusOr<v1::TuneResult> Search(Task& task);
   void Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result);
+  void Charge(const std::string& principal, absl::Duration used);
+  double& UsedToday(const std::string& principal) BEAMD_REQUIRES(usage_mutex_);
+  // A job that has not ended.
+  std::optional<JobQueue::Entry> FindLive(const std::string& id) const;
+  v1::Job Describe(const internal::StoredJob& stored) const;
+  absl::StatusOr<v1::TuneResult> StoredResult(const internal::StoredJob& stored) const;
 
   Store& store_;
   const std::vector<TuningDevice> devices_;
@@ -122,13 +167,12 @@ class Tuner {
   const TunerOptions options_;
 
   Mutex mutex_;
-  CondVar changed_;
   std::map<std::string, std::shared_ptr<Job>> in_flight_ BEAMD_GUARDED_BY(mutex_);  // by key
-  std::deque<std::unique_ptr<Task>> queue_ BEAMD_GUARDED_BY(mutex_);
-  std::map<std::string, std::shared_ptr<Job>> running_ BEAMD_GUARDED_BY(mutex_);  // by id
-  bool draining_ BEAMD_GUARDED_BY(mutex_) = false;
-  bool stopping_ BEAMD_GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_;
+  Mutex usage_mutex_;
+  // Device seconds of `usage_day_`, by principal.
+  std::map<std::string, double> usage_ BEAMD_GUARDED_BY(usage_mutex_);
+  int64_t usage_day_ BEAMD_GUARDED_BY(usage_mutex_) = 0;
+  JobQueue queue_;  // last: its threads use all of the above
 };
 
 }  // namespace beamd

@@ -81,6 +81,7 @@ TimeDone CandidateRunner::Time(std::span<const KernelImage* const> images,
   }
   done.seconds = std::move(measured->seconds);
   done.cut_off = measured->cut_off;
+  done.spoiled = measured->spoiled;
   return done;
 }
 

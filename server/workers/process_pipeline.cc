@@ -25,9 +25,10 @@ Failure CompileFailure(TaskOutcome outcome) {
       return Failure::kCompileMemory;
     case TaskOutcome::kCancelled:
       return Failure::kCancelled;
+    case TaskOutcome::kUnavailable:
+      return Failure::kUnavailable;
     case TaskOutcome::kCrash:
     case TaskOutcome::kGarbage:
-    case TaskOutcome::kUnavailable:
       return Failure::kCompileCrash;
   }
   return Failure::kCompileCrash;
@@ -43,9 +44,10 @@ Failure RunFailure(TaskOutcome outcome) {
       return Failure::kRunMemory;
     case TaskOutcome::kCancelled:
       return Failure::kCancelled;
+    case TaskOutcome::kUnavailable:
+      return Failure::kUnavailable;
     case TaskOutcome::kCrash:
     case TaskOutcome::kGarbage:
-    case TaskOutcome::kUnavailable:
       return Failure::kRunCrash;
   }
   return Failure::kRunCrash;
@@ -81,6 +83,7 @@ TimeDone ToTimeDone(uint64_t id, int images, const TaskEnd& end) {
   done.detail = reply.detail();
   done.failed_image = reply.failed_image();
   done.cut_off = reply.cut_off();
+  done.spoiled = reply.spoiled();
   for (const internal::TimeReply::Series& series : reply.images()) {
     done.seconds.emplace_back(series.seconds().begin(), series.seconds().end());
   }
@@ -102,8 +105,9 @@ VerifyDone ToVerifyDone(uint64_t id, const TaskEnd& end) {
 }  // namespace
 
 struct ProcessPipeline::Inbox {
-  void Put(Completion completion) {
+  void Put(Completion completion, absl::Duration device_time = absl::ZeroDuration()) {
     MutexLock lock(mutex);
+    used += device_time;
     completions.push_back(std::move(completion));
     changed.NotifyOne();
   }
@@ -111,6 +115,7 @@ struct ProcessPipeline::Inbox {
   Mutex mutex;
   CondVar changed;
   std::deque<Completion> completions BEAMD_GUARDED_BY(mutex);
+  absl::Duration used BEAMD_GUARDED_BY(mutex);  // of the device, and not charged
   bool cancelled BEAMD_GUARDED_BY(mutex) = false;
 };
 
@@ -138,10 +143,11 @@ ProcessPipeline::~ProcessPipeline() {
   token_.Remove(callback_);
   supervisor_.Cancel(owner_);
   supervisor_.DropContext(context_->id());
+  Charge();
 }
 
 PoolTask ProcessPipeline::MakeTask(absl::Duration limit) const {
-  PoolTask task{.owner = owner_, .context = context_, .limit = limit};
+  PoolTask task{.owner = owner_, .claim = options_.claim, .context = context_, .limit = limit};
   task.request.set_trace(options_.trace);
   return task;
 }
@@ -175,8 +181,9 @@ void ProcessPipeline::Submit(TimeTask task) {
   }
   request.set_max_global_size(task.max_global_size);
   request.set_clear_cache(task.clear_cache);
+  request.set_bound_s(absl::ToDoubleSeconds(task.bound));
   pool_task.done = [inbox = inbox_, id = task.id, images](const TaskEnd& end) {
-    inbox->Put(ToTimeDone(id, images, end));
+    inbox->Put(ToTimeDone(id, images, end), end.ran);
   };
   supervisor_.Submit(options_.runner, std::move(pool_task));
 }
@@ -188,12 +195,27 @@ void ProcessPipeline::Submit(VerifyTask task) {
   *request.mutable_image() = ToFrame(*task.image);
   if (task.oracle != nullptr) *request.mutable_oracle() = ToFrame(*task.oracle);
   pool_task.done = [inbox = inbox_, id = task.id](const TaskEnd& end) {
-    inbox->Put(ToVerifyDone(id, end));
+    inbox->Put(ToVerifyDone(id, end), end.ran);
   };
   supervisor_.Submit(options_.runner, std::move(pool_task));
 }
 
+void ProcessPipeline::Charge() {
+  absl::Duration used;
+  {
+    MutexLock lock(inbox_->mutex);
+    std::swap(used, inbox_->used);
+  }
+  if (used > absl::ZeroDuration()) options_.charge(used);
+}
+
 std::optional<Completion> ProcessPipeline::Next(absl::Time deadline) {
+  std::optional<Completion> completion = Take(deadline);
+  Charge();
+  return completion;
+}
+
+std::optional<Completion> ProcessPipeline::Take(absl::Time deadline) {
   MutexLock lock(inbox_->mutex);
   while (inbox_->completions.empty()) {
     if (inbox_->cancelled || absl::Now() >= deadline) return std::nullopt;

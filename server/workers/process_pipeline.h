@@ -1,6 +1,7 @@
 // The search's CandidatePipeline over compile workers and a device's runner.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include "absl/time/time.h"
 #include "engine/search/pipeline.h"
 #include "server/workers/cancel.h"
+#include "server/workers/fair_share.h"
 #include "server/workers/frames.pb.h"
 #include "server/workers/supervisor.h"
 
@@ -22,6 +24,9 @@ struct PipelineOptions {
   // Of one timing batch that nothing cuts off, and of one check.
   absl::Duration run_limit = absl::Seconds(60);
   std::string trace;  // trace id of the request, carried by every frame
+  Claim claim;
+  // Told what the device was used for, on the thread that the pipeline belongs to.
+  std::function<void(absl::Duration)> charge = [](absl::Duration) {};
 };
 
 class ProcessPipeline final : public CandidatePipeline {
@@ -43,6 +48,8 @@ class ProcessPipeline final : public CandidatePipeline {
  private:
   struct Inbox;
   PoolTask MakeTask(absl::Duration limit) const;
+  std::optional<Completion> Take(absl::Time deadline);
+  void Charge();
 
   Supervisor& supervisor_;
   const std::shared_ptr<const internal::AddContext> context_;

@@ -113,6 +113,7 @@ void RunnerHandler::Time(const internal::TimeRequest& request, internal::TimeRep
   if (request.cut_off_s() > 0) options.cut_off_s = request.cut_off_s();
   options.partial = request.max_global_size() > 0;
   options.clear_cache = request.clear_cache();
+  if (request.bound_s() > 0) options.bound_s = request.bound_s();
   const TimeDone done = runner_->Time(pointers, options);
   reply.set_failure(static_cast<uint32_t>(done.failure));
   reply.set_failed_image(done.failed_image);
@@ -122,6 +123,7 @@ void RunnerHandler::Time(const internal::TimeRequest& request, internal::TimeRep
     for (const double s : seconds) series.add_seconds(s);
   }
   reply.set_cut_off(done.cut_off);
+  reply.set_spoiled(done.spoiled);
 }
 
 void RunnerHandler::Verify(const internal::VerifyRequest& request, internal::VerifyReply& reply) {

@@ -47,6 +47,8 @@ constexpr milliseconds kStartLimit{60000};
 constexpr milliseconds kRetireLimit{5000};
 // What a running task of a cancelled owner still gets: less than a fresh process costs.
 constexpr milliseconds kCancelGrace{100};
+// Probes that may fail in a row before a pool is quarantined.
+constexpr int kProbeFailures = 2;
 // Starts that may fail in a row before tasks are told, and the wait between them.
 constexpr int kStartFailures = 3;
 constexpr milliseconds kFirstBackOff{50};
@@ -71,7 +73,7 @@ int64_t ResidentBytes(pid_t pid) {
 }
 
 struct Child {
-  enum class State : uint8_t { kStarting, kIdle, kBusy, kRetiring, kDying };
+  enum class State : uint8_t { kStarting, kProbing, kIdle, kBusy, kRetiring, kDying };
 
   SpawnedChild process;
   State state = State::kStarting;
@@ -81,6 +83,9 @@ struct Child {
   uint64_t task_number = 0;
   bool greeted = false;  // said hello
   std::string failed;    // why it can't serve, in its own words
+  bool probing = false;  // and is asked, and has not passed
+  size_t probe_step = 0;
+  std::string probe_failure;
   bool dead = false;
   Clock::time_point started;
   Clock::time_point deadline = kNever;
@@ -98,7 +103,10 @@ struct Pool {
   std::list<std::unique_ptr<Child>> children;
   std::map<uint64_t, std::deque<PoolTask>> queues;  // by owner; none is empty
   uint64_t last_owner = 0;
+  FairShare share;
   PoolState state;
+  std::optional<Probe> probe;
+  int probe_failures = 0;  // in a row
   int start_failures = 0;
   std::string start_error = "not yet";
   Clock::time_point next_start = Clock::time_point::min();
@@ -119,7 +127,10 @@ const char* Name(TaskOutcome outcome) {
 
 class Supervisor::Impl {
  public:
-  Impl() : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this] { Loop(); }) {}
+  explicit Impl(std::map<std::string, double> weights)
+      : weights_(std::move(weights)),
+        wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        thread_([this] { Loop(); }) {}
 
   ~Impl() {
     {
@@ -135,6 +146,7 @@ class Supervisor::Impl {
     MutexLock lock(mutex_);
     pools_.push_back(std::make_unique<Pool>());
     pools_.back()->options = std::move(options);
+    pools_.back()->share = FairShare(weights_);
     Wake();
     return static_cast<PoolId>(pools_.size()) - 1;
   }
@@ -165,10 +177,19 @@ class Supervisor::Impl {
     MutexLock lock(mutex_);
     Pool& pool = *pools_[id];
     if (stopping_) {
-      Finish(std::move(task), {.outcome = TaskOutcome::kCancelled, .detail = "shutting down"});
+      pool.share.Enter(task.claim.principal);
+      Finish(pool, std::move(task),
+             {.outcome = TaskOutcome::kCancelled, .detail = "shutting down"});
+      return;
+    }
+    if (!pool.state.quarantine.empty()) {
+      pool.share.Enter(task.claim.principal);
+      Finish(pool, std::move(task),
+             {.outcome = TaskOutcome::kUnavailable, .detail = pool.state.quarantine});
       return;
     }
     last_activity_ = Clock::now();
+    pool.share.Enter(task.claim.principal);
     pool.queues[task.owner].push_back(std::move(task));
     Dispatch(pool);
   }
@@ -179,7 +200,7 @@ class Supervisor::Impl {
     for (const auto& pool : pools_) {
       if (const auto queue = pool->queues.find(owner); queue != pool->queues.end()) {
         for (PoolTask& task : queue->second) {
-          Finish(std::move(task), {.outcome = TaskOutcome::kCancelled});
+          Finish(*pool, std::move(task), {.outcome = TaskOutcome::kCancelled});
         }
         pool->queues.erase(queue);
       }
@@ -201,6 +222,26 @@ class Supervisor::Impl {
       }
     }
     Wake();
+  }
+
+  void SetProbe(PoolId id, Probe probe) {
+    MutexLock lock(mutex_);
+    pools_[id]->probe = std::move(probe);
+  }
+
+  bool Release(PoolId id) {
+    MutexLock lock(mutex_);
+    Pool& pool = *pools_[id];
+    const bool was = !pool.state.quarantine.empty();
+    pool.state.quarantine.clear();
+    pool.probe_failures = 0;
+    Wake();
+    return was;
+  }
+
+  std::string Quarantine(PoolId id) const {
+    MutexLock lock(mutex_);
+    return pools_[id]->state.quarantine;
   }
 
   PoolState State(PoolId id) const {
@@ -228,7 +269,9 @@ class Supervisor::Impl {
   }
 
   // Callbacks run on the thread, without the lock.
-  void Finish(PoolTask task, TaskEnd end) BEAMD_REQUIRES(mutex_) {
+  void Finish(Pool& pool, PoolTask task, TaskEnd end) BEAMD_REQUIRES(mutex_) {
+    pool.share.Charge(task.claim.principal, absl::ToDoubleSeconds(end.ran));
+    pool.share.Leave(task.claim.principal);
     finished_.emplace_back(std::move(task.done), std::move(end));
     if (std::this_thread::get_id() != thread_id_) Wake();
   }
@@ -284,8 +327,13 @@ class Supervisor::Impl {
   void Dispatch(Pool& pool) BEAMD_REQUIRES(mutex_) {
     for (const auto& child : pool.children) {
       while (child->state == Child::State::kIdle && !child->dead && !pool.queues.empty()) {
-        auto queue = pool.queues.upper_bound(pool.last_owner);
-        if (queue == pool.queues.end()) queue = pool.queues.begin();
+        // Of equal claims the next owner behind the last.
+        const auto queue = std::min_element(
+            pool.queues.begin(), pool.queues.end(), [&](const auto& a, const auto& b) {
+              const uint64_t behind = pool.last_owner + 1;
+              return pool.share.Before(a.second.front().claim, a.first - behind,
+                                       b.second.front().claim, b.first - behind);
+            });
         pool.last_owner = queue->first;
         PoolTask task = std::move(queue->second.front());
         queue->second.pop_front();
@@ -300,7 +348,8 @@ class Supervisor::Impl {
     task.request.set_task(child.task_number);
     if ((task.context != nullptr && !SendContext(pool, child, *task.context)) ||
         !Send(child, task.request)) {
-      Finish(std::move(task), {.outcome = TaskOutcome::kGarbage, .detail = "request too long"});
+      Finish(pool, std::move(task),
+             {.outcome = TaskOutcome::kGarbage, .detail = "request too long"});
       return;
     }
     Flush(child);
@@ -379,7 +428,7 @@ class Supervisor::Impl {
         pool.children.begin(), pool.children.end(), [](const std::unique_ptr<Child>& child) {
           return child->state != Child::State::kRetiring && child->state != Child::State::kDying;
         });
-    if (now < pool.next_start) return;
+    if (now < pool.next_start || !pool.state.quarantine.empty()) return;
     for (auto i = serving; i < pool.options.children; ++i) {
       SpawnOptions options{.args = pool.options.args,
                            .cores = pool.options.cores,
@@ -406,7 +455,8 @@ class Supervisor::Impl {
     if (++pool.start_failures < kStartFailures) return;
     for (auto& [owner, queue] : pool.queues) {
       for (PoolTask& task : queue) {
-        Finish(std::move(task), {.outcome = TaskOutcome::kUnavailable, .detail = pool.start_error});
+        Finish(pool, std::move(task),
+               {.outcome = TaskOutcome::kUnavailable, .detail = pool.start_error});
       }
     }
     pool.queues.clear();
@@ -513,12 +563,14 @@ class Supervisor::Impl {
       }
       pool.state.hello = frame.hello();
       pool.start_failures = 0;
-      child.state = Child::State::kIdle;
       child.greeted = true;
       child.deadline = kNever;
+      child.state = Child::State::kIdle;
+      if (pool.probe && !pool.probe->requests.empty()) Ask(pool, child);
       hello_.NotifyAll();
       return;
     }
+    if (child.state == Child::State::kProbing) return Grade(pool, child, frame);
     if (child.state != Child::State::kBusy || frame.task() != child.task_number) {
       Condemn(child, TaskOutcome::kGarbage, "an answer to no question");
       return;
@@ -527,7 +579,7 @@ class Supervisor::Impl {
     const std::string ends = frame.ends();
     if (frame.has_condition()) pool.state.condition = frame.condition();
     TaskEnd end{.reply = std::move(frame), .ran = absl::FromChrono(now - child.started)};
-    Finish(*std::move(child.task), std::move(end));
+    Finish(pool, *std::move(child.task), std::move(end));
     child.task.reset();
     child.state = Child::State::kIdle;
     child.deadline = kNever;
@@ -540,6 +592,52 @@ class Supervisor::Impl {
       Retire(child, ends, now);
     }
     Dispatch(pool);
+  }
+
+  void Ask(Pool& pool, Child& child) BEAMD_REQUIRES(mutex_) {
+    child.task_number = ++last_task_;
+    internal::Frame request = pool.probe->requests[child.probe_step];
+    request.set_task(child.task_number);
+    if (pool.probe->context != nullptr) SendContext(pool, child, *pool.probe->context);
+    Send(child, request);
+    Flush(child);
+    child.started = Clock::now();
+    child.deadline = After(child.started, pool.probe->limit);
+    child.verdict = TaskOutcome::kTimeout;
+    child.state = Child::State::kProbing;
+    child.probing = true;
+  }
+
+  // What the child made of its probe.
+  void Grade(Pool& pool, Child& child, const internal::Frame& answer) BEAMD_REQUIRES(mutex_) {
+    const absl::Status status = answer.task() == child.task_number
+                                    ? pool.probe->check(child.probe_step, answer)
+                                    : absl::InternalError("an answer to no question");
+    if (!status.ok()) {
+      child.probe_failure = std::string(status.message());
+      return Condemn(child, TaskOutcome::kGarbage, child.probe_failure);
+    }
+    if (++child.probe_step < pool.probe->requests.size()) return Ask(pool, child);
+    pool.probe_failures = 0;
+    child.probing = false;
+    child.state = Child::State::kIdle;
+    child.deadline = kNever;
+    Dispatch(pool);
+  }
+
+  // A child ended before it had passed.
+  void ProbeFailed(Pool& pool, const Child& child) BEAMD_REQUIRES(mutex_) {
+    if (++pool.probe_failures < kProbeFailures) return;
+    pool.state.quarantine = absl::StrCat(
+        "quarantined: its known kernel failed ", pool.probe_failures,
+        " times, the last: ", child.probe_failure.empty() ? child.detail : child.probe_failure);
+    for (auto& [owner, queue] : pool.queues) {
+      for (PoolTask& task : queue) {
+        Finish(pool, std::move(task),
+               {.outcome = TaskOutcome::kUnavailable, .detail = pool.state.quarantine});
+      }
+    }
+    pool.queues.clear();
   }
 
   void Recycle(Pool& pool, Child& child, Clock::time_point now) BEAMD_REQUIRES(mutex_) {
@@ -583,14 +681,16 @@ class Supervisor::Impl {
         child->task->retried = true;
         pool.queues[child->task->owner].push_front(*std::move(child->task));
       } else {
-        Finish(*std::move(child->task), {.outcome = child->verdict,
-                                         .detail = child->detail,
-                                         .ran = absl::FromChrono(now - child->started)});
+        Finish(pool, *std::move(child->task),
+               {.outcome = child->verdict,
+                .detail = child->detail,
+                .ran = absl::FromChrono(now - child->started)});
       }
     }
     if (!child->greeted) {
       StartFailed(pool, child->failed.empty() ? child->detail : child->failed, now);
     }
+    if (child->probing) ProbeFailed(pool, *child);
     ++pool.state.replaced[child->reason];
     if (child->process.channel >= 0) close(child->process.channel);
     close(child->process.pidfd);
@@ -601,7 +701,8 @@ class Supervisor::Impl {
     for (const auto& pool : pools_) {
       for (auto& [owner, queue] : pool->queues) {
         for (PoolTask& task : queue) {
-          Finish(std::move(task), {.outcome = TaskOutcome::kCancelled, .detail = "shutting down"});
+          Finish(*pool, std::move(task),
+                 {.outcome = TaskOutcome::kCancelled, .detail = "shutting down"});
         }
       }
       pool->queues.clear();
@@ -610,7 +711,7 @@ class Supervisor::Impl {
         siginfo_t info{};
         waitid(P_PIDFD, static_cast<id_t>(child->process.pidfd), &info, WEXITED);
         if (child->task) {
-          Finish(*std::move(child->task),
+          Finish(*pool, *std::move(child->task),
                  {.outcome = TaskOutcome::kCancelled, .detail = "shutting down"});
         }
         if (child->process.channel >= 0) close(child->process.channel);
@@ -622,6 +723,7 @@ class Supervisor::Impl {
     }
   }
 
+  const std::map<std::string, double> weights_;
   const std::string build_ = BuildId();
   const int wake_fd_;
   mutable Mutex mutex_;
@@ -638,13 +740,17 @@ class Supervisor::Impl {
   std::thread thread_;  // last: it uses all of the above
 };
 
-Supervisor::Supervisor() : impl_(std::make_unique<Impl>()) {}
+Supervisor::Supervisor(std::map<std::string, double> weights)
+    : impl_(std::make_unique<Impl>(std::move(weights))) {}
 Supervisor::~Supervisor() = default;
 PoolId Supervisor::AddPool(PoolOptions options) { return impl_->AddPool(std::move(options)); }
 void Supervisor::ClosePool(PoolId pool) { impl_->ClosePool(pool); }
 absl::StatusOr<internal::Hello> Supervisor::WaitForHello(PoolId pool, absl::Duration timeout) {
   return impl_->WaitForHello(pool, timeout);
 }
+void Supervisor::SetProbe(PoolId pool, Probe probe) { impl_->SetProbe(pool, std::move(probe)); }
+std::string Supervisor::Quarantine(PoolId pool) const { return impl_->Quarantine(pool); }
+bool Supervisor::Release(PoolId pool) { return impl_->Release(pool); }
 void Supervisor::Submit(PoolId pool, PoolTask task) { impl_->Submit(pool, std::move(task)); }
 void Supervisor::Cancel(uint64_t owner) { impl_->Cancel(owner); }
 void Supervisor::DropContext(uint64_t context) { impl_->DropContext(context); }

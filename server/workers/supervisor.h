@@ -2,8 +2,9 @@
 // crash, swell or talk nonsense. One thread forks, waits and kills; it lives as long as the object.
 //
 // A pool is a number of like children. Each has at most one task at a time, so a task's limit
-// counts its running, never its queueing. Tasks of one owner run in the order of their submission;
-// owners take turns.
+// counts its running, never its queueing. Tasks of one owner run in the order of their submission.
+// Between owners the claims decide (fair_share.h), and owners of equal claims take turns: who has a
+// better claim waits for one task at most.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/workers/fair_share.h"
 #include "server/workers/frames.pb.h"
 
 namespace beamd {
@@ -36,6 +38,18 @@ struct PoolOptions {
   int contexts = 8;
 };
 
+// What a child must answer rightly before it is given work; it is asked once it has said hello.
+struct Probe {
+  // As PoolTask's.
+  std::shared_ptr<const internal::AddContext> context;
+  // Asked in turn, each with this limit.
+  std::vector<internal::Frame> requests;
+  absl::Duration limit = absl::Seconds(30);
+  // Why the answer to request `step` is wrong, or OK. Called on the supervisor's thread: must not
+  // block.
+  std::function<absl::Status(size_t step, const internal::Frame& reply)> check;
+};
+
 // How a task ended.
 enum class TaskOutcome : uint8_t {
   kDone,        // reply holds the child's answer
@@ -44,7 +58,7 @@ enum class TaskOutcome : uint8_t {
   kMemory,      // the child passed its memory limit
   kGarbage,     // the child's answer was no frame, or not to this task
   kCancelled,   // its owner was cancelled
-  kUnavailable  // children of this pool don't start
+  kUnavailable  // children of this pool don't start, or it is quarantined
 };
 const char* Name(TaskOutcome outcome);
 
@@ -56,8 +70,9 @@ struct TaskEnd {
 };
 
 struct PoolTask {
-  // Tasks of one job share an owner; cancelling is by owner.
+  // Tasks of one job share an owner and a claim; cancelling is by owner.
   uint64_t owner = 0;
+  Claim claim;
   // Sent to a child before its first task that names it; its id is unique in the daemon.
   std::shared_ptr<const internal::AddContext> context;
   internal::Frame request;
@@ -81,6 +96,8 @@ struct PoolState {
   // Children that ended, by reason: "timeout", "crash", "memory", "garbage", "recycled",
   // "cancelled", "device" (a runner whose device was lost).
   std::map<std::string, uint64_t> replaced;
+  // Why nobody is served; empty: all are.
+  std::string quarantine;
   // What the newest child that started said of itself.
   std::optional<internal::Hello> hello;
   // The device's, as a runner told last.
@@ -92,7 +109,7 @@ using PoolId = int;
 // Thread-safe.
 class Supervisor {
  public:
-  Supervisor();
+  explicit Supervisor(std::map<std::string, double> weights = {});  // FairShare's
   // Kills every child; tasks that have not ended end as cancelled.
   ~Supervisor();
 
@@ -102,6 +119,14 @@ class Supervisor {
   void ClosePool(PoolId pool);
   // Until a child of the pool has said hello. Unavailable where none does.
   absl::StatusOr<internal::Hello> WaitForHello(PoolId pool, absl::Duration timeout);
+
+  // From now on children of the pool are probed when they start. Where two in a row fail, the pool
+  // is quarantined: its tasks end as unavailable, and no child is started, until Release.
+  void SetProbe(PoolId pool, Probe probe);
+  // False where it wasn't quarantined.
+  bool Release(PoolId pool);
+  // PoolState::quarantine alone: cheap.
+  std::string Quarantine(PoolId pool) const;
 
   void Submit(PoolId pool, PoolTask task);
   // Ends the owner's queued tasks now, and its running ones a moment later by killing their

@@ -215,7 +215,7 @@ TEST_F(DaemonTest, AKernelTooLargeForItsRunnerEndsTheRunnerAndIsToldSo) {
 }
 
 TEST_F(DaemonTest, AQueuedJobSaysThatItLives) {
-  StartDaemon();
+  StartDaemon({"--jobs=1"});
   std::thread first([&] {
     // Until the second has heard enough: no machine searches this one in less.
     const std::unique_ptr<Client> client = Client::Create(daemon_->address());
@@ -257,7 +257,7 @@ TEST_F(DaemonTest, CapturesEveryCandidate) {
 }
 
 TEST_F(DaemonTest, AClientThatLeavesEndsItsJob) {
-  StartDaemon();
+  StartDaemon({"--abandon_grace=100ms"});
   const absl::StatusOr<v1::TuneResult> left = Tune(
       Request(MatmulKernel(512), 8),
       [](const v1::TuneEvent& event) { return event.progress().phase() != v1::PHASE_SEARCHING; });

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/daemon.h"
@@ -97,6 +98,27 @@ TEST_F(TuneModelTest, AKernelThatFailsDoesNotStopTheOthers) {
   EXPECT_THAT(lines[3], StartsWith("{\"kernels\":3,\"failed\":1,"));
   EXPECT_THAT(some.err, HasSubstr("1 of 3 kernels failed, the first: "));
   EXPECT_THAT(TuneModel(Powers(3), {"--lookup_only"}).out, HasSubstr("failed: "));
+}
+
+TEST_F(TuneModelTest, ABudgetIsTheWholeModels) {
+  const absl::Time began = absl::Now();
+  const Ran ran = TuneModel(Powers(3), {"--budget", "4s", "--refresh"});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_LT(absl::Now() - began, absl::Seconds(20));
+  // One view of all.
+  EXPECT_THAT(ran.err, AllOf(HasSubstr(" of 3 kernels, "), HasSubstr(" of 4.0 s")));
+  EXPECT_THAT(Lines(ran.out), SizeIs(5)) << ran.out;
+}
+
+TEST_F(TuneModelTest, ALockFilePinsAllItsKernels) {
+  ASSERT_EQ(TuneModel(Powers(3), {}).status, 0);
+  const std::string lock = directory_ + "/beamd.lock";
+  const Ran locked = RunProcess({"client/beamctl/beamctl", "--server", daemon_.address(), "lock",
+                                 directory_ + "/model.uops", "--width", "1", "--out", lock});
+  ASSERT_EQ(locked.status, 0) << locked.err;
+  const Ran frozen = TuneModel(Powers(3), {"--frozen", lock, "--json"});
+  EXPECT_EQ(frozen.status, 0) << frozen.err;
+  EXPECT_THAT(Lines(frozen.out), SizeIs(4));
 }
 
 TEST_F(TuneModelTest, ABadGraphAndADaemonThatIsGoneEndIt) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -18,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/workers/codec.h"
 #include "server/workers/process_pipeline.h"
 #include "server/workers/spawn.h"
 #include "server/workers/supervisor.h"
@@ -29,6 +31,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
+// As a failed expectation prints it.
 std::string Text(Failure failure) { return std::string(Name(failure)); }
 
 PoolOptions FaultPool(int children = 1) {
@@ -360,6 +363,52 @@ TEST(Spawn, BindsToCores) {
     EXPECT_THAT(AllowedCores(), ElementsAre(cores.back()));
   }).join();
   EXPECT_EQ(AllowedCores(), cores);
+}
+
+// A pool of one child whose fresh children are asked to compile something, and pass while `well`.
+class Probed : public Children {
+ protected:
+  void StartProbed() {
+    Start(FaultPool());
+    Probe probe{.requests = std::vector<internal::Frame>(2), .limit = absl::Seconds(20)};
+    for (internal::Frame& request : probe.requests) {
+      *request.mutable_compile()->mutable_opts() = ToWire(Faulty(Fault::kNone));
+    }
+    probe.check = [this](size_t step, const internal::Frame& reply) -> absl::Status {
+      ++asked_;
+      EXPECT_TRUE(reply.has_compiled());
+      if (step == 1 && !well_) return absl::InternalError("scripted");
+      return absl::OkStatus();
+    };
+    ASSERT_TRUE(supervisor_.WaitForHello(pool_, absl::Seconds(60)).ok());
+    supervisor_.SetProbe(pool_, std::move(probe));
+  }
+  Failure CompileOne(Fault fault) { return Compile({Faulty(fault)})[0].failure; }
+
+  std::atomic<bool> well_ = true;
+  std::atomic<int> asked_ = 0;
+};
+
+TEST_F(Probed, AFreshChildIsAskedBeforeItIsGivenWork) {
+  StartProbed();
+  EXPECT_EQ(CompileOne(Fault::kAbort), Failure::kCompileCrash);
+  EXPECT_EQ(CompileOne(Fault::kNone), Failure::kNone);
+  EXPECT_EQ(asked_, 2);
+  EXPECT_TRUE(supervisor_.State(pool_).quarantine.empty());
+}
+
+TEST_F(Probed, TwoThatFailQuarantineThePoolUntilItIsReleased) {
+  StartProbed();
+  well_ = false;
+  EXPECT_EQ(CompileOne(Fault::kAbort), Failure::kCompileCrash);
+  EXPECT_EQ(CompileOne(Fault::kNone), Failure::kUnavailable);
+  EXPECT_THAT(supervisor_.State(pool_).quarantine, ::testing::HasSubstr("scripted"));
+  EXPECT_EQ(CompileOne(Fault::kNone), Failure::kUnavailable);
+  EXPECT_EQ(asked_, 4);
+  well_ = true;
+  EXPECT_TRUE(supervisor_.Release(pool_));
+  EXPECT_FALSE(supervisor_.Release(pool_));
+  EXPECT_EQ(CompileOne(Fault::kNone), Failure::kNone);
 }
 
 }  // namespace

@@ -194,5 +194,118 @@ TEST_F(BeamctlTest, ExitStatusSaysWhatWentWrong) {
   EXPECT_EQ(Beamctl({"--help"}).status, 0);
 }
 
+TEST_F(BeamctlTest, LocksWhatAnswersAndTakesNothingElse) {
+  ASSERT_EQ(Beamctl({"tune", Path("add.json"), "--width", "1"}).status, 0);
+  const Ran locked =
+      Beamctl({"lock", Path("add.json"), "--width", "1", "--out", Path("beamd.lock")});
+  ASSERT_EQ(locked.status, 0) << locked.err;
+  const Ran frozen =
+      Beamctl({"tune", Path("add.json"), "--width", "1", "--frozen", Path("beamd.lock"), "--json"});
+  EXPECT_EQ(frozen.status, 0) << frozen.err;
+  EXPECT_THAT(frozen.out, HasSubstr("\"match\":\"strict\""));
+  // A later generation changes nothing for who locked the first.
+  ASSERT_EQ(Beamctl({"tune", Path("add.json"), "--width", "1", "--refresh"}).status, 0);
+  const Ran still =
+      Beamctl({"tune", Path("add.json"), "--width", "1", "--frozen", Path("beamd.lock"), "--json"});
+  EXPECT_EQ(still.out, frozen.out);
+  const Ran other =
+      Beamctl({"tune", Path("add.json"), "--width", "3", "--frozen", Path("beamd.lock"), "--json"});
+  EXPECT_EQ(other.status, 6);
+  EXPECT_THAT(other.err, HasSubstr("the lock file has no"));
+  EXPECT_EQ(Beamctl({"lock", Path("add.json"), "--width", "9"}).status, 6);
+}
+
+TEST_F(BeamctlTest, NowAnswersBeforeItSearches) {
+  const Ran now = Beamctl({"tune", Path("add.json"), "--seed", "5", "--now", "--json"});
+  EXPECT_EQ(now.status, 0) << now.err;
+  EXPECT_THAT(now.out, MatchesRegex(".*\"match\":\"(heuristic|same-arch)\".*\n"));
+  const size_t at = now.out.find("\"job\":\"");
+  ASSERT_NE(at, std::string::npos);
+  const std::string job = now.out.substr(at + 7, now.out.find('"', at + 7) - at - 7);
+  const Ran watched = Beamctl({"jobs", "watch", job, "--json"});
+  EXPECT_EQ(watched.status, 0) << watched.err;
+  EXPECT_THAT(watched.out, HasSubstr("\"match\":\"searched\""));
+}
+
+TEST_F(BeamctlTest, ListsAndCancelsJobs) {
+  const Ran detached = Beamctl({"tune", Path("matmul.json"), "--width", "16", "--detach"});
+  EXPECT_EQ(detached.status, 0) << detached.err;
+  const Ran jobs = Beamctl({"jobs", "--limit", "1", "--json"});
+  EXPECT_THAT(jobs.out, AllOf(StartsWith("{\"job\":\""), HasSubstr("\"principal\":\"127.0.0.1\"")));
+  const std::string id = jobs.out.substr(8, jobs.out.find('"', 8) - 8);
+  EXPECT_THAT(detached.out, HasSubstr(id));
+  EXPECT_EQ(Beamctl({"jobs", "cancel", id}).status, 0);
+  Beamctl({"jobs", "watch", id});
+  EXPECT_THAT(Beamctl({"jobs", "get", id}).out, HasSubstr("JOB_STATE_CANCELLED"));
+  EXPECT_EQ(Beamctl({"jobs", "cancel", id}).status, 1);
+  EXPECT_EQ(Beamctl({"jobs", "get", "none"}).status, 6);
+  EXPECT_EQ(Beamctl({"jobs", "kill", id}).status, 2);
+}
+
+TEST_F(BeamctlTest, ExplainsAndReplays) {
+  const Ran tuned = Beamctl({"tune", Path("add.json"), "--width", "1", "--json"});
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
+  const std::string key = tuned.out.substr(8, 64);
+  const Ran explained = Beamctl({"explain", key});
+  EXPECT_EQ(explained.status, 0) << explained.err;
+  EXPECT_THAT(explained.out, AllOf(HasSubstr("winner "), HasSubstr("the winner"),
+                                   HasSubstr(" tried, "), HasSubstr("over the winner (95 %)")));
+  const Ran replayed = Beamctl({"replay", key});
+  EXPECT_EQ(replayed.status, 0) << replayed.err;
+  EXPECT_THAT(replayed.out, HasSubstr("right, against unoptimised"));
+  const size_t job = tuned.out.find("\"job\":\"") + 7;
+  const std::string first = tuned.out.substr(job, tuned.out.find('"', job) - job) + "/1";
+  EXPECT_THAT(Beamctl({"replay", first}).out, HasSubstr("opts         "));
+  EXPECT_EQ(Beamctl({"explain", std::string(64, '0')}).status, 6);
+  EXPECT_EQ(Beamctl({"replay", "nonsense"}).status, 3);
+}
+
+TEST_F(BeamctlTest, CarriesRecordsToAnotherDaemon) {
+  ASSERT_EQ(Beamctl({"tune", Path("add.json"), "--width", "1"}).status, 0);
+  const Ran exported = Beamctl({"export", Path("records.jsonl")});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  const Daemon other("server/beamd", *directory_ + "/other");
+  const auto there = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), {"client/beamctl/beamctl", "--server", other.address()});
+    return RunProcess(args);
+  };
+  const Ran imported = there({"import", Path("records.jsonl")});
+  EXPECT_EQ(imported.status, 0) << imported.out << imported.err;
+  EXPECT_THAT(imported.out, HasSubstr(" 0 refused"));
+  EXPECT_EQ(there({"lookup", Path("add.json"), "--width", "1"}).status, 6);
+  EXPECT_EQ(there({"lookup", Path("add.json"), "--width", "1", "--match", "same-arch"}).status, 0);
+  Write("bad.jsonl", "{\"record\":{\"key\":\"12\"},\"graph\":{\"nodes\":[]}}\n");
+  const Ran bad = there({"import", Path("bad.jsonl")});
+  EXPECT_EQ(bad.status, 3);
+  EXPECT_THAT(bad.out, HasSubstr("records[0]"));
+}
+
+TEST_F(BeamctlTest, BacksUpAndRestores) {
+  ASSERT_EQ(Beamctl({"tune", Path("add.json"), "--width", "1"}).status, 0);
+  const Ran backup = Beamctl({"backup", Path("backup")});
+  ASSERT_EQ(backup.status, 0) << backup.err;
+  EXPECT_EQ(Beamctl({"backup", Path("backup")}).status, 3) << "it is there already";
+  const Ran restored = RunProcess(
+      {"client/beamctl/beamctl", "restore", Path("backup"), "--store", Path("restored")});
+  ASSERT_EQ(restored.status, 0) << restored.err;
+  const Daemon other("server/beamd", Path("restored"));
+  const Ran found = RunProcess({"client/beamctl/beamctl", "--server", other.address(), "lookup",
+                                Path("add.json"), "--width", "1"});
+  EXPECT_EQ(found.status, 0) << found.err;
+  // A byte that isn't what it was.
+  Write("backup/CURRENT", "damaged");
+  const Ran damaged =
+      RunProcess({"client/beamctl/beamctl", "restore", Path("backup"), "--store", Path("damaged")});
+  EXPECT_EQ(damaged.status, 1);
+  EXPECT_THAT(damaged.err, HasSubstr("is not what was backed up"));
+}
+
+TEST_F(BeamctlTest, ADeviceThatServesNeedsNoRelease) {
+  const Ran ran = Beamctl({"devices", "release", "cpu:0", "--json"});
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_THAT(ran.out, HasSubstr("NOT_QUARANTINED"));
+  EXPECT_EQ(Beamctl({"devices", "release", "cpu:9"}).status, 6);
+}
+
 }  // namespace
 }  // namespace beamd

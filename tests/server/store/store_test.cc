@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
+#include "rocksdb/db.h"
 
 namespace beamd {
 namespace {
@@ -118,6 +119,47 @@ TEST_F(StoreTest, FindsTheRecordsOfAKernel) {
   EXPECT_TRUE(store_->RecordsOf(Named("k3"))->empty());
 }
 
+TEST_F(StoreTest, AnImportHidesNothingThatIsHere) {
+  ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("a"), Named("k"), 1), SomeGraph()).ok());
+  EXPECT_FALSE(*store_->ImportRecord(MakeRecord(Named("a"), Named("k"), 0.5), SomeGraph()));
+  EXPECT_EQ((*store_->FindRecord(Named("a")))->best_s(), 1);
+  EXPECT_TRUE(*store_->ImportRecord(MakeRecord(Named("b"), Named("k"), 2), SomeGraph()));
+  EXPECT_TRUE((*store_->FindRecord(Named("b")))->imported());
+  EXPECT_FALSE(*store_->ImportRecord(MakeRecord(Named("b"), Named("k"), 2), SomeGraph()))
+      << "the same again";
+  v1::Record other = MakeRecord(Named("b"), Named("k"), 3);
+  other.add_opts()->set_op(v1::OPT_OP_UPCAST);
+  EXPECT_TRUE(*store_->ImportRecord(other, SomeGraph()));
+  EXPECT_EQ((*store_->FindRecord(Named("b")))->generation(), 2);
+}
+
+TEST_F(StoreTest, ASnapshotSeesWhatWasThere) {
+  EXPECT_EQ(store_->sequence(), 0);
+  for (const double best_s : {1, 2}) {
+    ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("a"), Named("k"), best_s), SomeGraph()).ok());
+    ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("b"), Named("k"), best_s), SomeGraph()).ok());
+  }
+  Reopen();
+  EXPECT_EQ(store_->sequence(), 4);
+  EXPECT_FALSE(*store_->FindRecordAt(Named("b"), 1));
+  EXPECT_EQ((*store_->FindRecordAt(Named("a"), 1))->best_s(), 1);
+  EXPECT_EQ((*store_->FindRecordAt(Named("a"), 2))->best_s(), 1);
+  EXPECT_EQ((*store_->FindRecordAt(Named("a"), 3))->best_s(), 2);
+  EXPECT_EQ((*store_->FindRecordAt(Named("b"), 3))->best_s(), 1);
+}
+
+TEST_F(StoreTest, ACheckpointIsAStore) {
+  const std::string copy = directory_ + ".copy";
+  std::filesystem::remove_all(copy);
+  ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("a"), Named("k"), 1), SomeGraph()).ok());
+  ASSERT_TRUE(store_->Checkpoint(copy).ok());
+  ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("b"), Named("k"), 1), SomeGraph()).ok());
+  const std::unique_ptr<Store> other = *Store::Open(copy);
+  EXPECT_TRUE(*other->FindRecord(Named("a")));
+  EXPECT_FALSE(*other->FindRecord(Named("b")));
+  EXPECT_EQ(other->sequence(), 1);
+}
+
 TEST_F(StoreTest, RefusesARecordWithoutAKey) {
   EXPECT_EQ(store_->PutRecord(v1::Record(), SomeGraph()).status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -125,11 +167,72 @@ TEST_F(StoreTest, RefusesARecordWithoutAKey) {
 
 TEST_F(StoreTest, KeepsTimings) {
   internal::StoredTiming timing;
-  timing.set_best_s(0.25);
+  timing.set_failure(5);
   ASSERT_TRUE(store_->PutTiming(Named("t"), timing).ok());
   Reopen();
-  EXPECT_EQ((*store_->FindTiming(Named("t")))->best_s(), 0.25);
+  EXPECT_EQ((*store_->FindTiming(Named("t")))->failure(), 5);
   EXPECT_FALSE(*store_->FindTiming(Named("u")));
+}
+
+TEST_F(StoreTest, KeepsWhatAJobTriedInOrder) {
+  for (const uint64_t number : {2, 300, 1}) {
+    internal::StoredCandidate candidate;
+    candidate.set_uops(static_cast<int64_t>(number));
+    ASSERT_TRUE(store_->PutCandidate("7", number, candidate).ok());
+    ASSERT_TRUE(store_->PutCandidate("77", number, candidate).ok());
+  }
+  Reopen();
+  std::vector<int64_t> uops;
+  const std::vector<internal::StoredCandidate> candidates = *store_->CandidatesOf("7");
+  for (const internal::StoredCandidate& c : candidates) uops.push_back(c.uops());
+  EXPECT_THAT(uops, ElementsAre(1, 2, 300));
+  EXPECT_EQ((*store_->FindCandidate("7", 300))->uops(), 300);
+  EXPECT_FALSE(*store_->FindCandidate("7", 3));
+  ASSERT_TRUE(store_->DropCandidates("7").ok());
+  EXPECT_TRUE(store_->CandidatesOf("7")->empty());
+  EXPECT_EQ(store_->CandidatesOf("77")->size(), 3);
+}
+
+TEST_F(StoreTest, ListsJobsNewestFirst) {
+  for (const char* id : {"1", "2", "3"}) {
+    internal::StoredJob job;
+    job.set_id(id);
+    ASSERT_TRUE(store_->PutJob(job).ok());
+  }
+  const auto ids = [&](const std::string& before, int limit) {
+    const std::vector<internal::StoredJob> jobs = *store_->ListJobs(before, limit);
+    std::vector<std::string> ids;
+    for (const internal::StoredJob& job : jobs) ids.push_back(job.id());
+    return ids;
+  };
+  EXPECT_THAT(ids("", 2), ElementsAre("3", "2"));
+  EXPECT_THAT(ids("2", 2), ElementsAre("1"));
+  EXPECT_THAT(ids("1", 2), ElementsAre());
+}
+
+TEST_F(StoreTest, KeepsADaysUsage) {
+  ASSERT_TRUE(store_->PutUsage("a", 20000, 1.5).ok());
+  Reopen();
+  EXPECT_EQ(*store_->FindUsage("a", 20000), 1.5);
+  EXPECT_EQ(*store_->FindUsage("a", 20001), 0);
+  EXPECT_EQ(*store_->FindUsage("b", 20000), 0);
+}
+
+TEST_F(StoreTest, SchemaOnesTimesGoAndItsFailuresStay) {
+  internal::StoredTiming failed;
+  failed.set_failure(5);
+  ASSERT_TRUE(store_->PutTiming(Named("failed"), failed).ok());
+  ASSERT_TRUE(store_->PutTiming(Named("timed"), {}).ok());
+  store_.reset();
+  std::unique_ptr<rocksdb::DB> db;
+  rocksdb::DB* opened = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open({}, directory_, &opened).ok());
+  db.reset(opened);
+  ASSERT_TRUE(db->Put({}, "mschema", "1").ok());
+  db.reset();
+  Reopen();
+  EXPECT_TRUE(*store_->FindTiming(Named("failed")));
+  EXPECT_FALSE(*store_->FindTiming(Named("timed")));
 }
 
 TEST_F(StoreTest, KnowsWhichJobsWereNotEnded) {
@@ -167,7 +270,7 @@ TEST_F(StoreTest, MigratesAnOlderSchemaAndRefusesANewerOne) {
   ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("a"), Named("k")), SomeGraph()).ok());
   ASSERT_TRUE(store_->PutTiming(Named("t"), {}).ok());
   store_.reset();
-  // To schema 2: records get a label. To schema 3: timings go.
+  // To schema 3: records get a label. To schema 4: timings go.
   std::vector<StoreMigration> migrations = StoreMigrations();
   migrations.emplace_back([](StoreEntry entry) -> absl::StatusOr<std::vector<StoreEntry>> {
     if (entry.key[0] != 'r') return std::vector<StoreEntry>{entry};
@@ -189,7 +292,7 @@ TEST_F(StoreTest, MigratesAnOlderSchemaAndRefusesANewerOne) {
   }
   const absl::Status status = Store::Open(directory_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("schema 3"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("schema 4"));
 }
 
 TEST_F(StoreTest, AMigrationThatFailsChangesNothing) {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/error_detail.h"
+#include "engine/base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/tuning/options.h"
@@ -16,6 +17,7 @@
 namespace beamd {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Nothing is ever submitted to it: the scripted searches don't compile.
@@ -59,22 +61,38 @@ class TunerTest : public ::testing::Test {
         },
         .applies = [](const ParsedKernel&, const TargetCaps&,
                       const std::vector<Opt>&) { return true; },
-        .make_pipeline = [](const ParsedKernel&, const TuningDevice&, const v1::SearchOptions&,
-                            const std::string&,
-                            CancelToken& token) -> std::unique_ptr<CandidatePipeline> {
+        .quarantine = [this](const TuningDevice&) { return quarantine_; },
+        .heuristic = [](const ParsedKernel&,
+                        const TargetCaps&) -> absl::StatusOr<std::vector<Opt>> {
+          return std::vector<Opt>{{OptOp::kUpcast, 0, 4}};
+        },
+        .estimate = [](const ParsedKernel&) { return 1.0; },
+        .make_pipeline = [this](const ParsedKernel&, const TuningDevice&, const v1::SearchOptions&,
+                                PipelineUse use,
+                                CancelToken& token) -> std::unique_ptr<CandidatePipeline> {
+          use.charge(device_time_);
           return std::make_unique<IdlePipeline>(token);
         },
         .search = [this](const SearchJob& job,
                          CandidatePipeline& pipeline) { return Search(job, pipeline); }};
-    tuner_ = std::make_unique<Tuner>(
-        *store_, std::vector<TuningDevice>{device}, std::move(parts),
-        TunerOptions{.defaults = DefaultSearchOptions(), .max_queued_jobs = 2, .host = "here"});
+    tuner_ = std::make_unique<Tuner>(*store_, std::vector<TuningDevice>{device}, std::move(parts),
+                                     TunerOptions{.defaults = DefaultSearchOptions(),
+                                                  .queue = {.queued_max = 2,
+                                                            .principal_jobs = principal_jobs_,
+                                                            .grace = absl::Milliseconds(20)},
+                                                  .device_seconds_a_day = 100,
+                                                  .host = "here"});
   }
 
   // Says once that it runs, then waits to be released, cancelled, or out of budget.
   absl::StatusOr<v1::Record> Search(const SearchJob& job, CandidatePipeline& pipeline) {
     ++searches_;
-    deadline_ = job.deadline;
+    {
+      MutexLock lock(mutex_);
+      order_.push_back(job.kernel.canonical.nodes_size());
+    }
+    const absl::Time deadline = absl::Now() + job.budget;
+    budget_ = job.budget;
     refresh_ = job.refresh;
     v1::TuneProgress progress;
     progress.set_phase(v1::PHASE_SEARCHING);
@@ -85,7 +103,7 @@ class TunerTest : public ::testing::Test {
     record.mutable_verification()->set_verified(verifies_);
     record.set_end(v1::SEARCH_END_CONVERGED);
     while (!released_ && !pipeline.cancelled()) {
-      if (absl::Now() > job.deadline) {
+      if (absl::Now() > deadline) {
         record.set_end(v1::SEARCH_END_BUDGET);
         return record;
       }
@@ -100,8 +118,16 @@ class TunerTest : public ::testing::Test {
     for (int i = 0; i < kernel; ++i) request.mutable_graph()->add_nodes()->set_op(v1::OP_SINK);
     return request;
   }
-  Tuner::Answer Tune(const v1::TuneRequest& request) {
-    absl::StatusOr<Tuner::Answer> answer = tuner_->Tune(request, "trace", [] {});
+  static Caller From(const std::string& principal) {
+    return {.principal = principal, .trace = "trace"};
+  }
+  static v1::TuneRequest Request(int kernel, v1::Priority priority) {
+    v1::TuneRequest request = Request(kernel);
+    request.set_priority(priority);
+    return request;
+  }
+  Tuner::Answer Tune(const v1::TuneRequest& request, const std::string& principal = "me") {
+    absl::StatusOr<Tuner::Answer> answer = tuner_->Tune(request, From(principal), [] {});
     EXPECT_TRUE(answer.ok()) << answer.status();
     return *std::move(answer);
   }
@@ -122,8 +148,13 @@ class TunerTest : public ::testing::Test {
   std::atomic<bool> fails_ = false;
   std::atomic<bool> verifies_ = true;
   std::atomic<int> searches_ = 0;
-  absl::Time deadline_;
+  absl::Duration budget_;
+  absl::Duration device_time_;
+  int principal_jobs_ = 0;
+  std::string quarantine_;
   bool refresh_ = false;
+  Mutex mutex_;
+  std::vector<int> order_ BEAMD_GUARDED_BY(mutex_);  // kernels, as they were searched
   std::unique_ptr<Store> store_;
   std::unique_ptr<Tuner> tuner_;
 };
@@ -173,18 +204,86 @@ TEST_F(TunerTest, ARequestForTheSameKeyJoinsTheJobThatSearchesIt) {
   EXPECT_TRUE(End(second.watch->job()).ok());
 }
 
-TEST_F(TunerTest, AJobIsCancelledWhenTheLastWatcherLeaves) {
+TEST_F(TunerTest, AJobIsCancelledAWhileAfterTheLastWatcherLeft) {
   Tuner::Answer first = Tune(Request());
   Tuner::Answer second = Tune(Request());
   AwaitSearches(1);
   const auto job = first.watch->job().shared_from_this();
   first.watch.reset();
+  absl::SleepFor(absl::Milliseconds(150));
   EXPECT_FALSE(job->token().cancelled());
-  second.watch->Leave(StopReason::kDeadline);
-  EXPECT_EQ(job->token().reason(), StopReason::kDeadline);
-  End(*job).IgnoreError();
-  EXPECT_EQ((*store_->FindJob(job->id()))->state(), internal::StoredJob::CANCELLED);
+  second.watch->Leave(StopReason::kCancelled);
+  EXPECT_FALSE(job->token().cancelled());
+  const absl::StatusOr<v1::TuneResult> end = End(*job);
+  EXPECT_EQ(job->token().reason(), StopReason::kCancelled);
+  EXPECT_EQ(end->record().end(), v1::SEARCH_END_CANCELLED);
   EXPECT_FALSE(*store_->FindRecord(*Digest::FromHex(job->key()))) << "cut short, yet stored";
+  // The best so far is the job's.
+  const v1::Job known = *tuner_->GetJob(job->id());
+  EXPECT_EQ(known.state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(known.result().record().best_s(), 0.5);
+}
+
+TEST_F(TunerTest, WhoComesBackInTimeKeepsTheJob) {
+  Tuner::Answer first = Tune(Request());
+  AwaitSearches(1);
+  for (int i = 0; i < 20; ++i) {
+    first.watch.reset();
+    absl::SleepFor(absl::Milliseconds(5));
+    first = *tuner_->WatchJob(first.accepted.job(), [] {});
+    ASSERT_NE(first.watch, nullptr);
+  }
+  released_ = true;
+  EXPECT_EQ(End(first.watch->job())->record().end(), v1::SEARCH_END_CONVERGED);
+}
+
+TEST_F(TunerTest, TheLastToLeaveForItsDeadlineEndsTheJobAtOnce) {
+  const Tuner::Answer first = Tune(Request());
+  AwaitSearches(1);
+  first.watch->Leave(StopReason::kDeadline);
+  EXPECT_EQ(first.watch->job().token().reason(), StopReason::kDeadline);
+}
+
+TEST_F(TunerTest, ADetachedJobGoesOnAloneAndIsFoundByItsId) {
+  v1::TuneRequest request = Request();
+  request.set_detach(true);
+  Tuner::Answer answer = Tune(request);
+  answer.watch.reset();
+  AwaitSearches(1);
+  absl::SleepFor(absl::Milliseconds(150));
+  const v1::Job running = *tuner_->GetJob(answer.accepted.job());
+  EXPECT_EQ(running.state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(running.principal(), "me");
+  EXPECT_TRUE(running.kept());
+  EXPECT_EQ(running.watchers(), 0);
+  EXPECT_EQ(running.progress().phase(), v1::PHASE_SEARCHING);
+  const Tuner::Answer watched = *tuner_->WatchJob(answer.accepted.job(), [] {});
+  EXPECT_EQ(watched.accepted.key(), answer.accepted.key());
+  released_ = true;
+  const v1::TuneResult result = *End(watched.watch->job());
+  // One that has ended tells its result.
+  const Tuner::Answer later = *tuner_->WatchJob(answer.accepted.job(), [] {});
+  EXPECT_EQ(later.watch, nullptr);
+  EXPECT_EQ(later.result->record().DebugString(), result.record().DebugString());
+  EXPECT_EQ(tuner_->WatchJob("none", [] {}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(tuner_->ListJobs("", 10)->size(), 1);
+  EXPECT_EQ(tuner_->ListJobs("", 10)->at(0).state(), v1::JOB_STATE_FINISHED);
+}
+
+TEST_F(TunerTest, CancelEndsAJobWhoeverWatches) {
+  const Tuner::Answer running = Tune(Request(1));
+  AwaitSearches(1);
+  const Tuner::Answer queued = Tune(Request(2));
+  // Queued behind a search that goes on: it ends all the same.
+  ASSERT_TRUE(tuner_->CancelJob(queued.accepted.job()).ok());
+  EXPECT_EQ(End(queued.watch->job()).status().code(), absl::StatusCode::kCancelled);
+  ASSERT_TRUE(tuner_->CancelJob(running.accepted.job()).ok());
+  EXPECT_EQ(End(running.watch->job())->record().end(), v1::SEARCH_END_CANCELLED);
+  while (tuner_->CancelJob(running.accepted.job()).ok()) absl::SleepFor(absl::Milliseconds(1));
+  const absl::Status status = tuner_->CancelJob(running.accepted.job()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(GetErrorDetail(status)->reason, "JOB_ENDED");
+  EXPECT_EQ(searches_, 1);
 }
 
 TEST_F(TunerTest, NobodyJoinsAJobThatIsBeingCancelled) {
@@ -192,12 +291,22 @@ TEST_F(TunerTest, NobodyJoinsAJobThatIsBeingCancelled) {
   Tuner::Answer first = Tune(Request());
   AwaitSearches(1);
   const auto job = first.watch->job().shared_from_this();
-  first.watch.reset();
+  first.watch->Leave(StopReason::kDeadline);
   const Tuner::Answer second = Tune(Request());
   EXPECT_FALSE(second.accepted.joined());
   EXPECT_NE(second.accepted.job(), job->id());
-  EXPECT_EQ(End(*job).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(End(*job).status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ((*store_->FindJob(job->id()))->state(), internal::StoredJob::CANCELLED);
+}
+
+TEST_F(TunerTest, WhoWantsARecordGetsItFromAJobThatWasNotToWriteOne) {
+  v1::TuneRequest request = Request();
+  request.set_no_store(true);
+  const Tuner::Answer first = Tune(request);
+  const Tuner::Answer second = Tune(Request());
+  EXPECT_TRUE(second.accepted.joined());
+  released_ = true;
+  EXPECT_TRUE(End(second.watch->job())->persisted());
 }
 
 TEST_F(TunerTest, TheJobIsWrittenBeforeItIsAcknowledged) {
@@ -210,14 +319,141 @@ TEST_F(TunerTest, TheJobIsWrittenBeforeItIsAcknowledged) {
   EXPECT_EQ(stored->key(), answer.accepted.key());
 }
 
-TEST_F(TunerTest, JobsThatAnEarlierDaemonLeftAreMarked) {
-  internal::StoredJob job;
-  job.set_id("left");
+TEST_F(TunerTest, JobsThatAnEarlierDaemonLeftAreTakenUp) {
+  const Tuner::Answer left = Tune(Request());
+  AwaitSearches(1);
+  const Tuner::Answer behind = Tune(Request(2));
+  StartTuner();
+  EXPECT_EQ(store_->UnfinishedJobs()->size(), 2);
+  released_ = true;
+  ASSERT_TRUE(tuner_->ResumeJobs().ok());
+  const Tuner::Answer again = *tuner_->WatchJob(left.accepted.job(), [] {});
+  if (again.watch != nullptr) {
+    EXPECT_TRUE(End(again.watch->job()).ok());
+  }
+  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  for (const Tuner::Answer* answer : {&left, &behind}) {
+    const v1::Job job = *tuner_->GetJob(answer->accepted.job());
+    EXPECT_EQ(job.state(), v1::JOB_STATE_FINISHED);
+    EXPECT_EQ(job.resumes(), 1);
+    EXPECT_TRUE(job.result().persisted());
+  }
+}
+
+TEST_F(TunerTest, AJobWhoseRecordWasWrittenIsNotSearchedAgain) {
+  released_ = true;
+  const Tuner::Answer answer = Tune(Request());
+  ASSERT_TRUE(End(answer.watch->job()).ok());
+  internal::StoredJob job = **store_->FindJob(answer.accepted.job());
+  while (job.state() == internal::StoredJob::ACCEPTED) {
+    job = **store_->FindJob(answer.accepted.job());
+  }
   job.set_state(internal::StoredJob::ACCEPTED);
+  job.clear_generation();
   ASSERT_TRUE(store_->PutJob(job).ok());
-  ASSERT_TRUE(tuner_->MarkInterruptedJobs().ok());
-  EXPECT_EQ((*store_->FindJob("left"))->state(), internal::StoredJob::INTERRUPTED);
-  EXPECT_TRUE(store_->UnfinishedJobs()->empty());
+  StartTuner();
+  ASSERT_TRUE(tuner_->ResumeJobs().ok());
+  EXPECT_EQ(tuner_->GetJob(job.id())->state(), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(tuner_->GetJob(job.id())->result().record().generation(), 1);
+  EXPECT_EQ(searches_, 1);
+}
+
+TEST_F(TunerTest, AJobThatEndsItsDaemonEachTimeIsGivenUp) {
+  const std::string id = Tune(Request()).accepted.job();
+  for (int daemon = 0; daemon < 11; ++daemon) {
+    StartTuner();
+    ASSERT_TRUE(tuner_->ResumeJobs().ok());
+  }
+  const v1::Job job = *tuner_->GetJob(id);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(job.error(), HasSubstr("given up"));
+}
+
+TEST_F(TunerTest, PrincipalsTakeTurnsByWhatTheyUsed) {
+  device_time_ = absl::Seconds(1);
+  principal_jobs_ = 10;
+  StartTuner();
+  std::vector<Tuner::Answer> answers;
+  answers.push_back(Tune(Request(1), "a"));
+  AwaitSearches(1);
+  answers.push_back(Tune(Request(2), "a"));
+  answers.push_back(Tune(Request(3), "b"));
+  EXPECT_EQ(answers[2].watch->job().Look(0).progress->queue_position(), 1)
+      << "b has had nothing yet";
+  EXPECT_EQ(answers[1].watch->job().Look(0).progress->queue_position(), 2);
+  released_ = true;
+  for (const Tuner::Answer& answer : answers) End(answer.watch->job()).IgnoreError();
+  MutexLock lock(mutex_);
+  EXPECT_THAT(order_, ElementsAre(1, 3, 2));
+}
+
+TEST_F(TunerTest, PriorityDecidesInsideAPrincipal) {
+  std::vector<Tuner::Answer> answers;
+  answers.push_back(Tune(Request(1)));
+  AwaitSearches(1);
+  answers.push_back(Tune(Request(2, v1::PRIORITY_BATCH)));
+  answers.push_back(Tune(Request(3)));
+  released_ = true;
+  for (const Tuner::Answer& answer : answers) End(answer.watch->job()).IgnoreError();
+  MutexLock lock(mutex_);
+  EXPECT_THAT(order_, ElementsAre(1, 3, 2));
+}
+
+TEST_F(TunerTest, AnInteractiveRequestDoesNotWaitForASearchToEnd) {
+  const Tuner::Answer batch = Tune(Request(1, v1::PRIORITY_BATCH));
+  AwaitSearches(1);
+  const Tuner::Answer waits = Tune(Request(2, v1::PRIORITY_BATCH));
+  const Tuner::Answer now = Tune(Request(3, v1::PRIORITY_INTERACTIVE));
+  AwaitSearches(2);
+  {
+    MutexLock lock(mutex_);
+    EXPECT_THAT(order_, ElementsAre(1, 3));
+  }
+  // One that joins a queued job in haste takes it along.
+  released_ = true;
+  EXPECT_TRUE(End(now.watch->job()).ok());
+}
+
+TEST_F(TunerTest, JoiningInHasteHastensTheJob) {
+  const Tuner::Answer first = Tune(Request(1));
+  AwaitSearches(1);
+  const Tuner::Answer queued = Tune(Request(2, v1::PRIORITY_BATCH));
+  const Tuner::Answer joined = Tune(Request(2, v1::PRIORITY_INTERACTIVE));
+  EXPECT_TRUE(joined.accepted.joined());
+  AwaitSearches(2);
+  released_ = true;
+  EXPECT_TRUE(End(queued.watch->job()).ok());
+}
+
+TEST_F(TunerTest, APrincipalHasOnlySoManyJobs) {
+  principal_jobs_ = 1;
+  StartTuner();
+  const Tuner::Answer first = Tune(Request(1), "a");
+  const absl::Status refused = tuner_->Tune(Request(2), From("a"), [] {}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(GetErrorDetail(refused)->reason, "QUOTA_JOBS");
+  EXPECT_EQ(GetErrorDetail(refused)->limit, 1);
+  // Joining costs nothing, and others have their own.
+  EXPECT_TRUE(Tune(Request(1), "a").accepted.joined());
+  EXPECT_TRUE(tuner_->Tune(Request(2), From("b"), [] {}).ok());
+}
+
+TEST_F(TunerTest, APrincipalHasOnlySoMuchDeviceTimeADay) {
+  device_time_ = absl::Seconds(150);
+  released_ = true;
+  EXPECT_TRUE(End(Tune(Request(1), "a").watch->job()).ok());
+  absl::Status refused = tuner_->Tune(Request(2), From("a"), [] {}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(GetErrorDetail(refused)->reason, "QUOTA_DEVICE_SECONDS");
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("resets at"));
+  // What is stored is free, and others have their own.
+  EXPECT_TRUE(Tune(Request(1), "a").result);
+  EXPECT_TRUE(tuner_->Tune(Request(2), From("b"), [] {}).ok());
+  // A restart forgets nothing.
+  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  StartTuner();
+  refused = tuner_->Tune(Request(3), From("a"), [] {}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(TunerTest, ABudgetEndsTheSearchWithItsBest) {
@@ -240,7 +476,7 @@ TEST_F(TunerTest, WhatABudgetCutShortBeforeItWasCheckedIsNotStored) {
 TEST_F(TunerTest, ABudgetThatIsNoTimeIsRefused) {
   v1::TuneRequest request = Request();
   request.mutable_budget()->set_seconds(-5);
-  const absl::Status status = tuner_->Tune(request, "", [] {}).status();
+  const absl::Status status = tuner_->Tune(request, {}, [] {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(GetErrorDetail(status)->field, "budget");
 }
@@ -252,10 +488,9 @@ TEST_F(TunerTest, TheBudgetCountsRunningNotQueueing) {
   request.mutable_budget()->set_seconds(3600);
   const Tuner::Answer queued = Tune(request);
   absl::SleepFor(absl::Milliseconds(20));
-  const absl::Time left_the_queue = absl::Now();
   released_ = true;
   ASSERT_TRUE(End(queued.watch->job()).ok());
-  EXPECT_GE(deadline_, left_the_queue + absl::Hours(1));
+  EXPECT_EQ(budget_, absl::Hours(1));
 }
 
 TEST_F(TunerTest, RefreshSearchesAgainAndWritesTheNextGeneration) {
@@ -274,7 +509,7 @@ TEST_F(TunerTest, RefreshSearchesAgainAndWritesTheNextGeneration) {
 TEST_F(TunerTest, LookupOnlyNeverSearches) {
   v1::TuneRequest request = Request();
   request.set_mode(v1::TUNE_MODE_LOOKUP_ONLY);
-  const absl::Status status = tuner_->Tune(request, "", [] {}).status();
+  const absl::Status status = tuner_->Tune(request, {}, [] {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(GetErrorDetail(status)->reason, "MISS_REASON_NO_RECORD");
 
@@ -288,6 +523,78 @@ TEST_F(TunerTest, LookupOnlyNeverSearches) {
   EXPECT_EQ(found.hit().match(), v1::MATCH_STRICT);
   EXPECT_EQ(found.key(), answer.accepted.key());
   EXPECT_EQ(searches_, 1);
+}
+
+TEST_F(TunerTest, NowAnswersAtOnceAndTunesInTheBackground) {
+  v1::TuneRequest request = Request();
+  request.set_mode(v1::TUNE_MODE_NOW);
+  const Tuner::Answer guess = Tune(request);
+  ASSERT_TRUE(guess.result);
+  EXPECT_EQ(guess.watch, nullptr);
+  EXPECT_EQ(guess.result->match(), v1::MATCH_HEURISTIC);
+  EXPECT_FALSE(guess.result->persisted());
+  EXPECT_EQ(guess.result->record().opts_size(), 1);
+  EXPECT_EQ(guess.result->record().key(), guess.accepted.key());
+  ASSERT_FALSE(guess.accepted.job().empty());
+  EXPECT_EQ(tuner_->GetJob(guess.accepted.job())->priority(), v1::PRIORITY_BATCH);
+  // The upgrade is told to who watches.
+  const Tuner::Answer watched = *tuner_->WatchJob(guess.accepted.job(), [] {});
+  released_ = true;
+  if (watched.watch != nullptr) {
+    EXPECT_TRUE(End(watched.watch->job())->persisted());
+  }
+  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  const Tuner::Answer exact = Tune(request);
+  EXPECT_EQ(exact.result->match(), v1::MATCH_STRICT);
+  EXPECT_TRUE(exact.accepted.job().empty());
+}
+
+TEST_F(TunerTest, NowAnswersWhereAQuotaForbidsTheSearch) {
+  principal_jobs_ = 1;
+  StartTuner();
+  const Tuner::Answer other = Tune(Request(2));
+  v1::TuneRequest request = Request(1);
+  request.set_mode(v1::TUNE_MODE_NOW);
+  const Tuner::Answer guess = Tune(request);
+  EXPECT_EQ(guess.result->match(), v1::MATCH_HEURISTIC);
+  EXPECT_TRUE(guess.accepted.job().empty());
+}
+
+TEST_F(TunerTest, AnImportIsNotAnExactAnswerUntilItIsMeasuredHere) {
+  released_ = true;
+  const v1::TuneResult here = *End(Tune(Request()).watch->job());
+  v1::Record record = here.record();
+  v1::TuneRequest request = Request();
+  request.mutable_search()->set_seed(7);
+  v1::TuneRequest lookup = request;
+  lookup.set_mode(v1::TUNE_MODE_LOOKUP_ONLY);
+  const absl::Status miss = tuner_->Tune(lookup, {}, [] {}).status();
+  EXPECT_EQ(GetErrorDetail(miss)->reason, "MISS_REASON_OPTIONS_CHANGED");
+  // As if another daemon had found it.
+  v1::LookupQuery query;
+  *query.mutable_graph() = request.graph();
+  *query.mutable_search() = request.search();
+  record.set_key(tuner_->Lookup(query)->key());
+  record.mutable_search()->set_seed(7);
+  ASSERT_TRUE(*store_->ImportRecord(record, Request().graph()));
+  EXPECT_EQ(tuner_->Lookup(query)->miss().reason(), v1::MISS_REASON_IMPORTED);
+  query.set_match(v1::MATCH_POLICY_SAME_ARCH);
+  EXPECT_EQ(tuner_->Lookup(query)->hit().match(), v1::MATCH_SAME_ARCH);
+  const v1::TuneResult measured = *End(Tune(request).watch->job());
+  EXPECT_EQ(measured.record().generation(), 2);
+  query.set_match(v1::MATCH_POLICY_STRICT);
+  EXPECT_EQ(tuner_->Lookup(query)->hit().match(), v1::MATCH_STRICT);
+}
+
+TEST_F(TunerTest, ADeviceInQuarantineAnswersButDoesNotSearch) {
+  released_ = true;
+  ASSERT_TRUE(End(Tune(Request(1)).watch->job()).ok());
+  quarantine_ = "quarantined: scripted";
+  EXPECT_TRUE(Tune(Request(1)).result);
+  const absl::Status status = tuner_->Tune(Request(2), {}, [] {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(GetErrorDetail(status)->reason, "DEVICE_QUARANTINED");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("scripted"));
 }
 
 TEST_F(TunerTest, NoStoreKeepsTheResultToItself) {
@@ -311,10 +618,10 @@ TEST_F(TunerTest, AFailedSearchIsToldAndNotStored) {
 }
 
 TEST_F(TunerTest, BadRequestsNameTheField) {
-  EXPECT_EQ(GetErrorDetail(tuner_->Tune({}, "", [] {}).status())->field, "graph.nodes");
+  EXPECT_EQ(GetErrorDetail(tuner_->Tune({}, {}, [] {}).status())->field, "graph.nodes");
   v1::TuneRequest request = Request();
   request.mutable_device()->set_id("cuda:7");
-  const absl::Status status = tuner_->Tune(request, "", [] {}).status();
+  const absl::Status status = tuner_->Tune(request, {}, [] {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(GetErrorDetail(status)->reason, "NO_SUCH_DEVICE");
 }
@@ -327,7 +634,7 @@ TEST_F(TunerTest, AQueuedJobKnowsItsPlaceAndAFullQueueIsRefused) {
   EXPECT_EQ(second.watch->job().Look(0).progress->queue_position(), 1);
   EXPECT_EQ(third.watch->job().Look(0).progress->queue_position(), 2);
   EXPECT_EQ(third.watch->job().Look(0).progress->phase(), v1::PHASE_QUEUED);
-  const absl::Status status = tuner_->Tune(Request(4), "", [] {}).status();
+  const absl::Status status = tuner_->Tune(Request(4), {}, [] {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(GetErrorDetail(status)->limit, 2);
   released_ = true;
@@ -336,7 +643,7 @@ TEST_F(TunerTest, AQueuedJobKnowsItsPlaceAndAFullQueueIsRefused) {
 
 TEST_F(TunerTest, WatchersAreCalledAndLookOnlyAtWhatIsNew) {
   std::atomic<int> calls = 0;
-  const Tuner::Answer answer = *tuner_->Tune(Request(), "", [&] { ++calls; });
+  const Tuner::Answer answer = *tuner_->Tune(Request(), {}, [&] { ++calls; });
   AwaitSearches(1);
   const Job& job = answer.watch->job();
   while (job.Look(0).progress->phase() != v1::PHASE_SEARCHING) {
@@ -356,13 +663,14 @@ TEST_F(TunerTest, DrainingLetsJobsEndUntilItsDeadlineAndRefusesNewOnes) {
   const Tuner::Answer queued = Tune(Request(2));
   AwaitSearches(1);
   tuner_->Drain(absl::Now() + absl::Milliseconds(20));
-  EXPECT_EQ(tuner_->Tune(Request(3), "", [] {}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(tuner_->Tune(Request(3), {}, [] {}).status().code(), absl::StatusCode::kUnavailable);
   const absl::StatusOr<v1::TuneResult> best_so_far = End(answer.watch->job());
   ASSERT_TRUE(best_so_far.ok());
   EXPECT_EQ(best_so_far->record().end(), v1::SEARCH_END_SHUTDOWN);
   EXPECT_FALSE(best_so_far->persisted());
   EXPECT_EQ(End(queued.watch->job()).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ((*store_->FindJob(queued.accepted.job()))->state(), internal::StoredJob::INTERRUPTED);
+  // The next daemon's.
+  EXPECT_EQ((*store_->FindJob(queued.accepted.job()))->state(), internal::StoredJob::ACCEPTED);
 }
 
 }  // namespace

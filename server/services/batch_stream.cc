@@ -1,0 +1,183 @@
+#include "server/services/batch_stream.h"
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "engine/base/mutex.h"
+#include "grpcpp/alarm.h"
+#include "server/services/reply.h"
+
+namespace beamd {
+namespace {
+
+using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+// How often the batch is looked at when nothing says that there is news.
+constexpr std::chrono::milliseconds kLookEvery{500};
+
+// Held by the reactor, by the batch's callback, by its alarm and by the executor's work. One read
+// is out until the client is done; one write at most.
+class BatchStream : public std::enable_shared_from_this<BatchStream> {
+ public:
+  BatchStream(Desk& desk, grpc::CallbackServerContext* context, Reactor* reactor)
+      : desk_(desk), visit_(desk.EnterStream(*context, "Batches.Tune")), reactor_(reactor) {}
+
+  void Start(Tuner& tuner, const BatchOptions& options) {
+    if (!visit_.admitted.ok()) return End(visit_.admitted);
+    batch_ = std::make_unique<Batch>(tuner, visit_.caller(), options, [self = weak_from_this()] {
+      if (const auto stream = self.lock()) stream->PostPump();
+    });
+    reactor_->StartRead(&in_);
+    SetAlarm();
+  }
+
+  void Read(bool ok) {
+    desk_.executor().Post([self = shared_from_this(), ok] { self->Take(ok); });
+  }
+  void Written(bool ok) {
+    {
+      MutexLock lock(mutex_);
+      writing_ = false;
+      cancelled_ |= !ok;
+    }
+    PostPump();
+  }
+  void Cancel() {
+    {
+      MutexLock lock(mutex_);
+      cancelled_ = true;
+    }
+    PostPump();
+  }
+  // The call is over; the reactor goes, and the batch's jobs are left.
+  void Done() {
+    std::unique_ptr<grpc::Alarm> alarm;
+    {
+      MutexLock lock(mutex_);
+      reactor_ = nullptr;
+      alarm = std::move(alarm_);
+    }
+    // On the executor, where the batch may be in use.
+    desk_.executor().Post([self = shared_from_this()] {
+      MutexLock lock(self->pumping_);
+      self->batch_.reset();
+    });
+  }
+
+ private:
+  void Take(bool ok) {
+    if (ok) {
+      v1::TuneBatchRequest request;
+      absl::Status status = ParseRequest(in_, request);
+      MutexLock pumping(pumping_);
+      if (batch_ == nullptr) return;
+      if (status.ok()) status = batch_->Add(std::move(request));
+      if (!status.ok()) return End(status);
+      MutexLock lock(mutex_);
+      if (reactor_ != nullptr && !finished_) reactor_->StartRead(&in_);
+    } else {
+      MutexLock pumping(pumping_);
+      if (batch_ != nullptr) batch_->Close();
+    }
+    PostPump();
+  }
+
+  void PostPump() {
+    {
+      MutexLock lock(mutex_);
+      if (posted_) return;
+      posted_ = true;
+    }
+    desk_.executor().Post([self = shared_from_this()] { self->Pump(); });
+  }
+
+  void Pump() {
+    MutexLock pumping(pumping_);
+    {
+      MutexLock lock(mutex_);
+      posted_ = false;
+      if (writing_ || finished_ || reactor_ == nullptr) return;
+    }
+    if (batch_ == nullptr) return;
+    {
+      mutex_.Lock();
+      const bool cancelled = cancelled_;
+      mutex_.Unlock();
+      if (cancelled) return End(absl::CancelledError("the client is gone"));
+    }
+    const std::optional<v1::TuneBatchEvent> event = batch_->Next();
+    if (event) {
+      MutexLock lock(mutex_);
+      writing_ = true;
+      out_ = ToBytes(*event);
+      reactor_->StartWrite(&out_);
+    } else if (batch_->done()) {
+      End(absl::OkStatus());
+    }
+  }
+
+  void End(const absl::Status& status) {
+    {
+      MutexLock lock(mutex_);
+      if (finished_ || reactor_ == nullptr) return;
+      finished_ = true;
+    }
+    desk_.Leave(visit_, status);
+    reactor_->Finish(ToGrpcStatus(status));
+  }
+
+  void SetAlarm() {
+    MutexLock lock(mutex_);
+    if (finished_ || reactor_ == nullptr) return;
+    alarm_ = std::make_unique<grpc::Alarm>();
+    alarm_->Set(std::chrono::system_clock::now() + kLookEvery,
+                [self = shared_from_this()](bool due) {
+                  if (!due) return;
+                  self->PostPump();
+                  self->SetAlarm();
+                });
+  }
+
+  Desk& desk_;
+  const Visit visit_;
+  Mutex pumping_;  // held over what uses the batch; before mutex_
+  std::unique_ptr<Batch> batch_ BEAMD_GUARDED_BY(pumping_);
+  Mutex mutex_;
+  Reactor* reactor_ BEAMD_GUARDED_BY(mutex_);
+  bool writing_ BEAMD_GUARDED_BY(mutex_) = false;
+  bool finished_ BEAMD_GUARDED_BY(mutex_) = false;
+  bool cancelled_ BEAMD_GUARDED_BY(mutex_) = false;
+  bool posted_ BEAMD_GUARDED_BY(mutex_) = false;
+  grpc::ByteBuffer in_, out_;  // of the read and the write that are out
+  std::unique_ptr<grpc::Alarm> alarm_ BEAMD_GUARDED_BY(mutex_);
+};
+
+class BatchReactor final : public Reactor {
+ public:
+  BatchReactor(Tuner& tuner, const BatchOptions& options, Desk& desk,
+               grpc::CallbackServerContext* context)
+      : stream_(std::make_shared<BatchStream>(desk, context, this)) {
+    stream_->Start(tuner, options);
+  }
+  void OnReadDone(bool ok) override { stream_->Read(ok); }
+  void OnWriteDone(bool ok) override { stream_->Written(ok); }
+  void OnCancel() override { stream_->Cancel(); }
+  void OnDone() override {
+    stream_->Done();
+    delete this;
+  }
+
+ private:
+  const std::shared_ptr<BatchStream> stream_;
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* BatchesService::Tune(
+    grpc::CallbackServerContext* context) {
+  return new BatchReactor(tuner_, options_, desk_, context);
+}
+
+}  // namespace beamd

@@ -1,0 +1,294 @@
+#include "server/services/records_service.h"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/error_detail.h"
+#include "engine/base/status.h"
+#include "engine/search/pipeline.h"
+#include "server/services/pull_stream.h"
+#include "server/services/push_stream.h"
+#include "server/services/reply.h"
+#include "server/store/tuning_key.h"
+#include "server/tuning/options.h"
+
+namespace beamd {
+namespace {
+
+constexpr uint32_t kDefaultPage = 100;
+constexpr uint32_t kLargestPage = 1000;
+constexpr int kKeysMax = 10000;
+// Records of an export that are read at once.
+constexpr int kExportPage = 64;
+constexpr int kRefusalsTold = 20;
+
+absl::StatusOr<Digest> ParseDigest(const std::string& hex, const char* field) {
+  absl::StatusOr<Digest> digest = Digest::FromHex(hex);
+  if (digest.ok()) return digest;
+  return InvalidArgument(absl::StrCat(field, " is no 64 hexadecimal digits"),
+                         {.reason = "BAD_KEY", .field = field});
+}
+
+absl::Status ListRecords(Store& store, const v1::ListRecordsRequest& request,
+                         v1::ListRecordsResponse& response) {
+  if (!request.kernel_hash().empty()) {
+    BEAMD_ASSIGN_OR_RETURN(const Digest kernel, ParseDigest(request.kernel_hash(), "kernel_hash"));
+    BEAMD_ASSIGN_OR_RETURN(std::vector<v1::Record> records, store.RecordsOf(kernel));
+    for (v1::Record& record : records) *response.add_records() = std::move(record);
+    return absl::OkStatus();
+  }
+  std::optional<Digest> after;
+  if (!request.page_token().empty()) {
+    BEAMD_ASSIGN_OR_RETURN(after, ParseDigest(request.page_token(), "page_token"));
+  }
+  const uint32_t size =
+      std::min(request.page_size() == 0 ? kDefaultPage : request.page_size(), kLargestPage);
+  // One more than the page, to know whether there is another.
+  BEAMD_ASSIGN_OR_RETURN(std::vector<v1::Record> records,
+                         store.ListRecords(after, static_cast<int>(size) + 1));
+  const bool more = records.size() > size;
+  if (more) records.pop_back();
+  if (more) response.set_next_page_token(records.back().key());
+  for (v1::Record& record : records) *response.add_records() = std::move(record);
+  return absl::OkStatus();
+}
+
+absl::Status GetRecord(Store& store, const v1::GetRecordRequest& request,
+                       v1::GetRecordResponse& response) {
+  BEAMD_ASSIGN_OR_RETURN(const Digest key, ParseDigest(request.key(), "key"));
+  BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Record> record,
+                         store.FindRecord(key, request.generation()));
+  if (!record) {
+    return WithDetail(absl::NotFoundError(absl::StrCat("no record of key ", request.key())),
+                      {.reason = "NO_RECORD", .field = "key"});
+  }
+  BEAMD_ASSIGN_OR_RETURN(const Digest kernel, Digest::FromHex(record->kernel_hash()));
+  BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Graph> graph, store.FindGraph(kernel));
+  if (graph) *response.mutable_graph() = *std::move(graph);
+  *response.mutable_record() = *std::move(record);
+  return absl::OkStatus();
+}
+
+absl::Status Resolve(Store& store, const v1::ResolveRequest& request,
+                     v1::ResolveResponse& response) {
+  if (request.keys_size() > kKeysMax) {
+    return InvalidArgument(
+        "too many keys",
+        {.reason = "TOO_MANY", .field = "keys", .limit = kKeysMax, .value = request.keys_size()});
+  }
+  const uint64_t newest = store.sequence();
+  if (request.snapshot() > newest) {
+    return InvalidArgument(
+        absl::StrCat("snapshot ", request.snapshot(), " is not yet: ", newest, " is the newest"),
+        {.reason = "NO_SNAPSHOT",
+         .field = "snapshot",
+         .limit = static_cast<int64_t>(newest),
+         .value = static_cast<int64_t>(request.snapshot())});
+  }
+  response.set_snapshot(request.snapshot() == 0 ? newest : request.snapshot());
+  for (int i = 0; i < request.keys_size(); ++i) {
+    BEAMD_ASSIGN_OR_RETURN(const Digest key,
+                           ParseDigest(request.keys(i), absl::StrCat("keys[", i, "]").c_str()));
+    BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Record> record,
+                           store.FindRecordAt(key, response.snapshot()));
+    v1::Record& to = *response.add_records();
+    if (record) to = *std::move(record);
+    to.set_key(request.keys(i));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Explain(Store& store, const v1::ExplainRequest& request,
+                     v1::ExplainResponse& response) {
+  BEAMD_ASSIGN_OR_RETURN(const Digest key, ParseDigest(request.key(), "key"));
+  BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Record> record,
+                         store.FindRecord(key, request.generation()));
+  if (!record) {
+    return WithDetail(absl::NotFoundError(absl::StrCat("no record of key ", request.key())),
+                      {.reason = "NO_RECORD", .field = "key"});
+  }
+  BEAMD_ASSIGN_OR_RETURN(const std::vector<internal::StoredCandidate> candidates,
+                         store.CandidatesOf(record->job()));
+  uint64_t number = 0;
+  for (const internal::StoredCandidate& from : candidates) {
+    v1::Candidate& to = *response.add_candidates();
+    to.set_number(++number);
+    *to.mutable_opts() = from.opts();
+    to.set_failure(from.failure() < kFailureCount
+                       ? std::string(Name(static_cast<Failure>(from.failure())))
+                       : "unknown");
+    to.set_detail(from.detail());
+    to.set_best_s(from.best_s());
+    to.set_uops(from.uops());
+    to.set_round(from.round());
+    to.set_compile_s(static_cast<double>(from.compile_ns()) * 1e-9);
+  }
+  *response.mutable_record() = *std::move(record);
+  return absl::OkStatus();
+}
+
+// Pages through the store: what is written meanwhile may or may not be in it.
+class Exporter {
+ public:
+  Exporter(Store& store, std::optional<Digest> kernel)
+      : store_(store), kernel_(std::move(kernel)) {}
+
+  absl::StatusOr<std::unique_ptr<google::protobuf::Message>> Next() {
+    if (page_.empty() && !last_) BEAMD_RETURN_IF_ERROR(Read());
+    if (page_.empty()) return nullptr;
+    auto message = std::make_unique<v1::ExportedRecord>();
+    *message->mutable_record() = std::move(page_.front());
+    page_.pop_front();
+    BEAMD_ASSIGN_OR_RETURN(const Digest kernel, Digest::FromHex(message->record().kernel_hash()));
+    BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Graph> graph, store_.FindGraph(kernel));
+    if (graph) *message->mutable_graph() = *std::move(graph);
+    return message;
+  }
+
+ private:
+  absl::Status Read() {
+    absl::StatusOr<std::vector<v1::Record>> records =
+        kernel_ ? store_.RecordsOf(*kernel_) : store_.ListRecords(after_, kExportPage);
+    BEAMD_RETURN_IF_ERROR(records.status());
+    last_ = kernel_ || records->size() < kExportPage;
+    page_.assign(records->begin(), records->end());
+    if (!page_.empty()) {
+      BEAMD_ASSIGN_OR_RETURN(after_, Digest::FromHex(page_.back().key()));
+    }
+    return absl::OkStatus();
+  }
+
+  Store& store_;
+  const std::optional<Digest> kernel_;
+  std::optional<Digest> after_;
+  std::deque<v1::Record> page_;
+  bool last_ = false;
+};
+
+// A record that says what it is truly: its hashes are those of what it holds.
+absl::Status CheckImport(const Tuner& tuner, const v1::ExportedRecord& from, v1::Graph& canonical) {
+  BEAMD_ASSIGN_OR_RETURN(ParsedKernel kernel, tuner.parts().parse(from.graph()));
+  const v1::Record& record = from.record();
+  if (kernel.hash.Hex() != record.kernel_hash()) {
+    return InvalidArgument("the graph has another hash",
+                           {.reason = "KERNEL_HASH", .field = "record.kernel_hash"});
+  }
+  BEAMD_ASSIGN_OR_RETURN(const v1::SearchOptions search,
+                         ResolveOptions(record.search(), DefaultSearchOptions()));
+  const Digest key = HashTuningKey(kernel.hash, KeyOptions(search), record.environment());
+  if (key.Hex() != record.key()) {
+    return InvalidArgument("the record has another key", {.reason = "KEY", .field = "record.key"});
+  }
+  if (!(record.best_s() > 0) || !record.verification().verified()) {
+    return InvalidArgument("the record has no time, or was never checked",
+                           {.reason = "UNVERIFIED", .field = "record.verification"});
+  }
+  canonical = std::move(kernel.canonical);
+  return absl::OkStatus();
+}
+
+class Importer {
+ public:
+  Importer(const Tuner& tuner, Store& store) : tuner_(tuner), store_(store) {}
+
+  absl::Status Take(const grpc::ByteBuffer& bytes) {
+    v1::ExportedRecord from;
+    BEAMD_RETURN_IF_ERROR(ParseRequest(bytes, from));
+    const uint64_t index = index_++;
+    v1::Graph canonical;
+    const absl::Status status = CheckImport(tuner_, from, canonical);
+    if (!status.ok()) {
+      response_.set_refused_count(response_.refused_count() + 1);
+      if (response_.refused_size() >= kRefusalsTold) return absl::OkStatus();
+      v1::ErrorDetail& detail = *response_.add_refused();
+      detail = ToErrorDetail(status);
+      detail.set_field(absl::StrCat("records[", index, "].", detail.field()));
+      return absl::OkStatus();
+    }
+    BEAMD_ASSIGN_OR_RETURN(const bool imported,
+                           store_.ImportRecord(std::move(*from.mutable_record()), canonical));
+    if (imported) {
+      response_.set_imported(response_.imported() + 1);
+    } else {
+      response_.set_kept(response_.kept() + 1);
+    }
+    return absl::OkStatus();
+  }
+  const v1::ImportResponse& response() const { return response_; }
+
+ private:
+  const Tuner& tuner_;
+  Store& store_;
+  uint64_t index_ = 0;
+  v1::ImportResponse response_;
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* RecordsService::List(grpc::CallbackServerContext* context,
+                                               const grpc::ByteBuffer* request,
+                                               grpc::ByteBuffer* response) {
+  return Reply<v1::ListRecordsRequest, v1::ListRecordsResponse>(
+      std::make_shared<UnaryCall>(desk_, context, request, response, "Records.List"),
+      [this](const auto& req, auto& resp) { return ListRecords(store_, req, resp); });
+}
+
+grpc::ServerUnaryReactor* RecordsService::Get(grpc::CallbackServerContext* context,
+                                              const grpc::ByteBuffer* request,
+                                              grpc::ByteBuffer* response) {
+  return Reply<v1::GetRecordRequest, v1::GetRecordResponse>(
+      std::make_shared<UnaryCall>(desk_, context, request, response, "Records.Get"),
+      [this](const auto& req, auto& resp) { return GetRecord(store_, req, resp); });
+}
+
+grpc::ServerUnaryReactor* RecordsService::Resolve(grpc::CallbackServerContext* context,
+                                                  const grpc::ByteBuffer* request,
+                                                  grpc::ByteBuffer* response) {
+  return Reply<v1::ResolveRequest, v1::ResolveResponse>(
+      std::make_shared<UnaryCall>(desk_, context, request, response, "Records.Resolve"),
+      [this](const auto& req, auto& resp) { return beamd::Resolve(store_, req, resp); });
+}
+
+grpc::ServerUnaryReactor* RecordsService::Explain(grpc::CallbackServerContext* context,
+                                                  const grpc::ByteBuffer* request,
+                                                  grpc::ByteBuffer* response) {
+  return Reply<v1::ExplainRequest, v1::ExplainResponse>(
+      std::make_shared<UnaryCall>(desk_, context, request, response, "Records.Explain"),
+      [this](const auto& req, auto& resp) { return beamd::Explain(store_, req, resp); });
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* RecordsService::Export(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  return StartPullStream(
+      "Records.Export",
+      [this](const grpc::ByteBuffer& bytes) -> absl::StatusOr<NextMessage> {
+        v1::ExportRequest req;
+        BEAMD_RETURN_IF_ERROR(ParseRequest(bytes, req));
+        std::optional<Digest> kernel;
+        if (!req.kernel_hash().empty()) {
+          BEAMD_ASSIGN_OR_RETURN(kernel, ParseDigest(req.kernel_hash(), "kernel_hash"));
+        }
+        auto exporter = std::make_shared<Exporter>(store_, kernel);
+        return [exporter] { return exporter->Next(); };
+      },
+      desk_, context, request);
+}
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* RecordsService::Import(
+    grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
+  auto importer = std::make_shared<Importer>(tuner_, store_);
+  return StartPushStream(
+      "Records.Import",
+      {.take = [importer](const grpc::ByteBuffer& bytes) { return importer->Take(bytes); },
+       .answer = [importer]() -> const google::protobuf::Message& { return importer->response(); }},
+      desk_, context, response);
+}
+
+}  // namespace beamd
