@@ -38,6 +38,7 @@
 #include "server/store/store.h"
 #include "server/systemd.h"
 #include "server/tuning/beam_searcher.h"
+#include "server/tuning/measured_pipeline.h"
 #include "server/tuning/parse_kernel.h"
 #include "server/tuning/tuner.h"
 #include "server/workers/canary.h"
@@ -60,9 +61,9 @@ constexpr double kUsualOperations = 50e9;
 constexpr double kUsualBytes = 10e9;
 
 TunerParts MakeParts(Supervisor& supervisor, const Fleet& fleet, const BeamSearcher& searcher,
-                     absl::Duration run_timeout) {
+                     absl::Duration run_timeout, const KernelLimits& limits, Metrics& metrics) {
   TunerParts parts;
-  parts.parse = ParseKernel;
+  parts.parse = [limits](const v1::Graph& graph) { return ParseKernel(graph, limits); };
   parts.applies = [](const ParsedKernel& kernel, const TargetCaps& caps,
                      const std::vector<Opt>& opts) {
     absl::StatusOr<Kernel> fresh = Kernel::Create(kernel.sink, caps);
@@ -80,7 +81,7 @@ TunerParts MakeParts(Supervisor& supervisor, const Fleet& fleet, const BeamSearc
     const KernelCost cost = CostOf(kernel.sink);
     return std::max(cost.operations / kUsualOperations, cost.bytes / kUsualBytes);
   };
-  parts.make_pipeline = [&supervisor, &fleet, run_timeout](
+  parts.make_pipeline = [&supervisor, &fleet, &metrics, run_timeout](
                             const ParsedKernel& kernel, const TuningDevice& device,
                             const v1::SearchOptions& options, PipelineUse use,
                             CancelToken& token) -> std::unique_ptr<CandidatePipeline> {
@@ -91,24 +92,37 @@ TunerParts MakeParts(Supervisor& supervisor, const Fleet& fleet, const BeamSearc
     context->set_seed(options.seed());
     const int parallel =
         options.parallel() == 0 ? fleet.worker_count : static_cast<int>(options.parallel());
-    return std::make_unique<ProcessPipeline>(
+    auto pipeline = std::make_unique<ProcessPipeline>(
         supervisor, std::move(context),
-        PipelineOptions{.workers = fleet.workers,
-                        .runner = device.runner,
-                        .compile_parallelism = parallel,
-                        .compile_limit = absl::Seconds(options.compile_timeout().seconds()) +
-                                         absl::Nanoseconds(options.compile_timeout().nanos()),
-                        .max_uops = options.uops_max(),
-                        .run_limit = run_timeout,
-                        .trace = std::move(use.trace),
-                        .claim = std::move(use.claim),
-                        .charge = std::move(use.charge)},
+        PipelineOptions{
+            .workers = fleet.workers,
+            .runner = device.runner,
+            .compile_parallelism = parallel,
+            .compile_limit = absl::Seconds(options.compile_timeout().seconds()) +
+                             absl::Nanoseconds(options.compile_timeout().nanos()),
+            .max_uops = options.uops_max(),
+            .run_limit = run_timeout,
+            .trace = std::move(use.trace),
+            .claim = std::move(use.claim),
+            .charge =
+                [charge = std::move(use.charge), &metrics, id = device.id](absl::Duration took) {
+                  metrics.Ran(id, took);
+                  if (charge) charge(took);
+                }},
         token);
+    return Measured(std::move(pipeline), metrics);
   };
   parts.search = [&searcher](const SearchJob& job, CandidatePipeline& pipeline) {
     return searcher.Search(job, pipeline);
   };
   return parts;
+}
+
+KernelLimits KernelLimitsOf(const ServeConfig& config) {
+  return {.graph = {.max_nodes = static_cast<int>(config.graph_nodes),
+                    .max_rank = static_cast<int>(config.graph_rank),
+                    .max_elements = config.graph_elements},
+          .buffer_bytes = config.buffer_bytes};
 }
 
 std::string HostName() {
@@ -309,29 +323,30 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
   }
   const std::string build = absl::StrCat("beamd ", kBeamdVersion);
   const BeamSearcher searcher(*store, capture.get());
-  Tuner tuner(*store, std::move(devices),
-              MakeParts(supervisor, fleet, searcher, config.run_timeout),
-              {.defaults = defaults,
-               .queue = queue_options,
-               .device_seconds_a_day = config.principal_device_seconds,
-               .host = HostName(),
-               .build = build});
+  Tuner tuner(
+      *store, std::move(devices),
+      MakeParts(supervisor, fleet, searcher, config.run_timeout, KernelLimitsOf(config), metrics),
+      {.defaults = defaults,
+       .queue = queue_options,
+       .device_seconds_a_day = config.principal_device_seconds,
+       .host = HostName(),
+       .build = build});
   BEAMD_RETURN_IF_ERROR(tuner.ResumeJobs());
-  BEAMD_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Server> server,
-      Server::Start({.listen = config.listen,
-                     .unix_socket = config.unix_socket,
-                     .build = build,
-                     .batch_parallel = queue_options.concurrent,
-                     .certificates = files.certificates.get(),
-                     // A client without a certificate has a token, which only an access file knows.
-                     .require_client_certificate = config.access_file.empty(),
-                     .message_bytes = static_cast<int>(config.message_bytes),
-                     .desk = {.gate = &gate,
-                              .metrics = &metrics,
-                              .audit = files.audit.get(),
-                              .spans = files.spans.get()}},
-                    tuner, *store, supervisor, fleet));
+  BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
+                         Server::Start({.listen = config.listen,
+                                        .unix_socket = config.unix_socket,
+                                        .build = build,
+                                        .batch_parallel = queue_options.concurrent,
+                                        .certificates = files.certificates.get(),
+                                        .client_certificates = !config.tls_client_ca.empty(),
+                                        .access_file = !config.access_file.empty(),
+                                        .message_bytes = static_cast<int>(config.message_bytes),
+                                        .lookup_cache_bytes = config.lookup_cache_mb << 20,
+                                        .desk = {.gate = &gate,
+                                                 .metrics = &metrics,
+                                                 .audit = files.audit.get(),
+                                                 .spans = files.spans.get()}},
+                                       tuner, *store, supervisor, fleet));
   // After all that it shows.
   BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http, StartHttp(config, metrics, ready));
   ready = true;

@@ -133,6 +133,7 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
   if (!(c.calls_per_second >= 0) || !std::isfinite(c.calls_per_second)) {
     faults.Add("--calls_per_second must be 0 or above");
   }
+  faults.Range("lookup_cache_mb", c.lookup_cache_mb, 0, 1 << 20);
   faults.Range("jobs", c.jobs, 1, 64);
   faults.Range("interactive_jobs", c.interactive_jobs, 0, 64);
   faults.Range("queue", c.queue, 1, 1 << 20);
@@ -208,6 +209,8 @@ CommandLine ServeCommandLine(ServeConfig& config) {
   line.Add("streams_per_client", &config.streams_per_client,
            "streams that a principal may have open; 0: no limit");
   line.Add("calls_per_second", &config.calls_per_second, "calls of a principal; 0: no limit");
+  line.Add("lookup_cache_mb", &config.lookup_cache_mb,
+           "memory for answers to look-ups that are asked again; 0: none");
   line.Add("jobs", &config.jobs, "searches that run at once; others queue");
   line.Add("interactive_jobs", &config.interactive_jobs, "interactive searches besides those");
   line.Add("queue", &config.queue, "jobs that may queue before new ones are refused");

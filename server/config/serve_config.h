@@ -48,6 +48,7 @@ struct ServeConfig {
   int64_t streams_per_client = 1000;
   double calls_per_second = 20000;
 
+  int64_t lookup_cache_mb = 64;
   int64_t jobs = 2;
   int64_t interactive_jobs = 1;
   int64_t queue = 1024;

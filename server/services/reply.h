@@ -44,6 +44,8 @@ class UnaryCall {
   // Once, on any thread.
   void Finish(const absl::Status& status, const google::protobuf::Message& response);
   void Fail(const absl::Status& status);
+  // With an answer that was made before.
+  void FinishWith(const grpc::ByteBuffer& response);
 
  private:
   Desk& desk_;

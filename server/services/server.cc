@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <future>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -24,15 +26,24 @@ namespace {
 // What calls that are still open get after the drain before they are cut.
 constexpr std::chrono::seconds kLastCalls{2};
 
+std::vector<std::string> ProtectionOf(const ServerOptions& options) {
+  std::vector<std::string> protection;
+  if (options.certificates != nullptr) protection.emplace_back("tls");
+  if (options.client_certificates) protection.emplace_back("client_certificates");
+  if (options.access_file) protection.emplace_back("access_file");
+  if (options.desk.audit != nullptr) protection.emplace_back("audit");
+  return protection;
+}
+
 class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, Tuner& tuner, Store& store, Supervisor& supervisor,
              const Fleet& fleet)
       : tuner_(tuner),
         desk_(options.desk),
-        tuner_service_(tuner, desk_),
+        tuner_service_(tuner, store, options.lookup_cache_bytes, desk_),
         records_(tuner, store, desk_),
-        devices_(supervisor, fleet, options.build, desk_),
+        devices_(supervisor, fleet, options.build, ProtectionOf(options), desk_),
         inspector_(tuner, supervisor, fleet, desk_),
         jobs_(tuner, desk_),
         batches_(tuner, {.parallel = options.batch_parallel}, desk_),
@@ -52,7 +63,8 @@ class GrpcServer final : public Server {
         options.listen,
         options.certificates == nullptr
             ? grpc::InsecureServerCredentials()
-            : options.certificates->ServerCredentials(options.require_client_certificate),
+            :  // A client without a certificate has a token, which only an access file knows.
+            options.certificates->ServerCredentials(!options.access_file),
         &port);
     // Else a second server would share the port without a word.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);

@@ -24,9 +24,13 @@ struct ServerOptions {
   int batch_parallel = 2;
   // Null: `listen` is without TLS.
   Certificates* certificates = nullptr;
-  bool require_client_certificate = false;
+  // Clients may show certificates; who they are is said by an access file.
+  bool client_certificates = false;
+  bool access_file = false;
   // Larger messages are refused by gRPC.
   int message_bytes = 64 << 20;
+  // Memory for answers to look-ups that are asked again.
+  int64_t lookup_cache_bytes = 64 << 20;
   DeskParts desk;
 };
 

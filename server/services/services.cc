@@ -31,6 +31,33 @@ void ToProto(const PoolState& state, v1::ProcessPool& pool) {
   }
   pool.set_tasks_done(state.tasks_done);
   pool.mutable_replaced()->insert(state.replaced.begin(), state.replaced.end());
+  if (state.hello) *pool.mutable_sandbox() = state.hello->sandbox();
+}
+
+Digest HashOf(const grpc::ByteBuffer& bytes) {
+  grpc::Slice whole;
+  if (!bytes.DumpToSingleSlice(&whole).ok()) return {};
+  return HashBytes({reinterpret_cast<const char*>(whole.begin()), whole.size()});
+}
+
+// As metrics name them.
+const char* Name(const v1::LookupAnswer& answer) {
+  if (!answer.has_hit()) return answer.has_miss() ? "miss" : "error";
+  switch (answer.hit().match()) {
+    case v1::MATCH_SAME_ARCH:
+      return "same_arch";
+    case v1::MATCH_ANY:
+      return "any";
+    default:
+      return "strict";
+  }
+}
+
+Matches MatchesOf(const v1::LookupResponse& response) {
+  Matches matches;
+  matches.reserve(static_cast<size_t>(response.answers_size()));
+  for (const v1::LookupAnswer& answer : response.answers()) matches.emplace_back(Name(answer));
+  return matches;
 }
 
 // Where the worker's pass or opts were at fault, what it said; else what became of the worker.
@@ -69,29 +96,60 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* TunerService::Tune(grpc::CallbackSer
       desk_, context, request);
 }
 
+absl::Status TunerService::Answer(const v1::LookupRequest& request, v1::LookupResponse& response) {
+  if (request.queries_size() > kLookupsMax) {
+    return InvalidArgument(
+        absl::StrCat(request.queries_size(), " queries, the limit is ", kLookupsMax),
+        {.reason = "TOO_MANY",
+         .field = "queries",
+         .limit = kLookupsMax,
+         .value = request.queries_size()});
+  }
+  for (const v1::LookupQuery& query : request.queries()) {
+    absl::StatusOr<v1::LookupAnswer> answer = tuner_.Lookup(query);
+    if (answer.ok()) {
+      *response.add_answers() = *std::move(answer);
+    } else if (answer.status().code() == absl::StatusCode::kInvalidArgument) {
+      *response.add_answers()->mutable_error() = ToErrorDetail(answer.status());
+    } else {
+      return answer.status();
+    }
+  }
+  return absl::OkStatus();
+}
+
+void TunerService::Count(const Matches& matches) const {
+  for (const std::string& match : matches) desk_.metrics()->CacheAnswered(match);
+}
+
 RawUnary TunerService::Lookup(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                               grpc::ByteBuffer* response) {
-  return Reply<v1::LookupRequest, v1::LookupResponse>(
-      std::make_shared<UnaryCall>(desk_, context, request, response, "Tuner.Lookup"),
-      [this](const v1::LookupRequest& req, v1::LookupResponse& resp) -> absl::Status {
-        if (req.queries_size() > kLookupsMax) {
-          return InvalidArgument("too many queries", {.reason = "TOO_MANY",
-                                                      .field = "queries",
-                                                      .limit = kLookupsMax,
-                                                      .value = req.queries_size()});
-        }
-        for (const v1::LookupQuery& query : req.queries()) {
-          absl::StatusOr<v1::LookupAnswer> answer = tuner_.Lookup(query);
-          if (answer.ok()) {
-            *resp.add_answers() = *std::move(answer);
-          } else if (absl::IsInvalidArgument(answer.status())) {
-            *resp.add_answers()->mutable_error() = ToErrorDetail(answer.status());
-          } else {
-            return answer.status();
-          }
-        }
-        return absl::OkStatus();
-      });
+  auto call = std::make_shared<UnaryCall>(desk_, context, request, response, "Tuner.Lookup");
+  RawUnary reactor = call->reactor();
+  // Before the answer is made: a record that is written meanwhile makes it old.
+  const uint64_t version = store_.sequence();
+  const Digest name = HashOf(*request);
+  if (call->visit().admitted.ok()) {
+    if (const auto known = cache_.Find(name, version)) {
+      // Short enough for gRPC's own thread: no graph is parsed, nothing waits.
+      Count(*known->matches);
+      call->FinishWith(known->bytes);
+      return reactor;
+    }
+  }
+  Post(call, [this, call, version, name] {
+    v1::LookupRequest req;
+    v1::LookupResponse resp;
+    absl::Status status = ParseRequest(call->request(), req);
+    if (status.ok()) status = Answer(req, resp);
+    if (!status.ok()) return call->Fail(status);
+    const grpc::ByteBuffer bytes = ToBytes(resp);
+    auto matches = std::make_shared<const Matches>(MatchesOf(resp));
+    Count(*matches);
+    cache_.Put(name, version, {bytes, std::move(matches)}, static_cast<int64_t>(bytes.Length()));
+    call->FinishWith(bytes);
+  });
+  return reactor;
 }
 
 RawUnary DevicesService::List(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
@@ -100,6 +158,7 @@ RawUnary DevicesService::List(grpc::CallbackServerContext* context, const grpc::
       std::make_shared<UnaryCall>(desk_, context, request, response, "Devices.List"),
       [this](const v1::ListDevicesRequest&, v1::ListDevicesResponse& resp) {
         resp.set_build(build_);
+        resp.mutable_protection()->Add(protection_.begin(), protection_.end());
         ToProto(supervisor_.State(fleet_.workers), *resp.mutable_workers());
         for (const FleetDevice& from : fleet_.devices) Describe(from, *resp.add_devices());
         for (const FailedDevice& from : fleet_.failed) {

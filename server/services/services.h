@@ -2,15 +2,19 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "grpcpp/grpcpp.h"
 #include "proto/beamd/v1/admin.grpc.pb.h"
 #include "proto/beamd/v1/tuning.grpc.pb.h"
 #include "server/services/desk.h"
+#include "server/services/lookup_cache.h"
 #include "server/services/reply.h"
+#include "server/store/store.h"
 #include "server/tuning/tuner.h"
 #include "server/workers/fleet.h"
 #include "server/workers/supervisor.h"
@@ -22,22 +26,33 @@ using RawUnary = grpc::ServerUnaryReactor*;
 class TunerService final : public v1::Tuner::WithRawCallbackMethod_Tune<
                                v1::Tuner::WithRawCallbackMethod_Lookup<v1::Tuner::Service>> {
  public:
-  TunerService(Tuner& tuner, Desk& desk) : tuner_(tuner), desk_(desk) {}
+  TunerService(Tuner& tuner, const Store& store, int64_t lookup_cache_bytes, Desk& desk)
+      : tuner_(tuner), store_(store), cache_(lookup_cache_bytes), desk_(desk) {}
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Tune(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request) override;
   RawUnary Lookup(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                   grpc::ByteBuffer* response) override;
 
  private:
+  absl::Status Answer(const v1::LookupRequest& request, v1::LookupResponse& response);
+  void Count(const Matches& matches) const;
+
   Tuner& tuner_;
+  const Store& store_;
+  LookupCache<grpc::ByteBuffer> cache_;
   Desk& desk_;
 };
 
 class DevicesService final : public v1::Devices::WithRawCallbackMethod_List<
                                  v1::Devices::WithRawCallbackMethod_Release<v1::Devices::Service>> {
  public:
-  DevicesService(Supervisor& supervisor, const Fleet& fleet, std::string build, Desk& desk)
-      : supervisor_(supervisor), fleet_(fleet), build_(std::move(build)), desk_(desk) {}
+  DevicesService(Supervisor& supervisor, const Fleet& fleet, std::string build,
+                 std::vector<std::string> protection, Desk& desk)
+      : supervisor_(supervisor),
+        fleet_(fleet),
+        build_(std::move(build)),
+        protection_(std::move(protection)),
+        desk_(desk) {}
   RawUnary List(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                 grpc::ByteBuffer* response) override;
   RawUnary Release(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
@@ -49,6 +64,7 @@ class DevicesService final : public v1::Devices::WithRawCallbackMethod_List<
   Supervisor& supervisor_;
   const Fleet& fleet_;
   const std::string build_;
+  const std::vector<std::string> protection_;
   Desk& desk_;
 };
 

@@ -15,6 +15,7 @@
 #include "rocksdb/options.h"
 #include "rocksdb/utilities/checkpoint.h"
 #include "rocksdb/write_batch.h"
+#include "server/store/stored_value.h"
 
 namespace beamd {
 namespace {
@@ -33,8 +34,6 @@ constexpr char kUsage = 'u';
 constexpr absl::string_view kSchemaKey = "mschema";
 // The sequence of the newest record, in decimal digits.
 constexpr absl::string_view kSequenceKey = "msequence";
-// First byte of a value that holds a message.
-constexpr char kMessageV1 = 1;
 
 absl::Status ToStatus(const rocksdb::Status& status) {
   if (status.ok()) return absl::OkStatus();
@@ -62,21 +61,8 @@ std::string BigEndian(uint64_t value) {
   return bytes;
 }
 
-std::string Encode(const google::protobuf::MessageLite& message) {
-  std::string bytes(1, kMessageV1);
-  message.AppendToString(&bytes);
-  return bytes;
-}
-
-template <typename Message>
-absl::StatusOr<Message> Decode(absl::string_view value) {
-  Message message;
-  if (value.empty() || value[0] != kMessageV1 ||
-      !message.ParseFromArray(value.data() + 1, static_cast<int>(value.size()) - 1)) {
-    return absl::DataLossError("store: a value that does not parse");
-  }
-  return message;
-}
+using stored::Decode;
+using stored::Encode;
 
 rocksdb::Options DbOptions() {
   rocksdb::Options options;

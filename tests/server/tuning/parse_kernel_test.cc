@@ -64,5 +64,16 @@ TEST(ParseKernel, NamesAnImageThatIsTooSmall) {
   EXPECT_EQ(GetErrorDetail(status)->reason, "INDEX_OUT_OF_BUFFER");
 }
 
+TEST(ParseKernel, BoundsTheBytesOfAllBuffers) {
+  const v1::Graph graph = testing::AddKernel(64);  // three of 256
+  EXPECT_TRUE(ParseKernel(graph, {.buffer_bytes = 768}).ok());
+  const absl::Status refused = ParseKernel(graph, {.buffer_bytes = 767}).status();
+  const std::optional<ErrorDetail> detail = GetErrorDetail(refused);
+  ASSERT_TRUE(detail) << refused;
+  EXPECT_EQ(detail->reason, "BUFFER_BYTES");
+  EXPECT_EQ(detail->limit, 767);
+  EXPECT_EQ(detail->value, 768);
+}
+
 }  // namespace
 }  // namespace beamd
