@@ -54,6 +54,7 @@ constexpr char kUsage[] =
   backup DIR                    a copy of the server's store
   devices                       what the server owns
   devices release ID...         time kernels there again: its quarantine ends
+  doctor                        what protects the server and holds its children, and what is amiss
   show GRAPH --pass PASS        what a pass makes of the kernel ("ast", "ir", "asm", or a pass by name);
                                 of a tensor graph "ast"
 Without a server:
@@ -69,6 +70,7 @@ Exit status: 0 ok, 2 usage, 3 invalid argument, 4 unavailable, 5 deadline or bud
 
 struct Flags {
   std::string server = "127.0.0.1:7070";
+  Credentials credentials;
   bool json = false;
   absl::Duration timeout = absl::InfiniteDuration();
   std::string traceparent;
@@ -118,6 +120,10 @@ struct Flags {
 CommandLine MakeCommandLine(Flags& flags) {
   CommandLine line(kUsage);
   line.Add("server", &flags.server, "address of the beamd");
+  line.Add("tls_ca", &flags.credentials.tls_ca, "PEM file of who signs the server's certificate");
+  line.Add("tls_cert", &flags.credentials.tls_cert, "PEM file of a certificate to show it");
+  line.Add("tls_key", &flags.credentials.tls_key, "PEM file of that certificate's key");
+  line.Add("token_file", &flags.credentials.token_file, "file of a bearer token to show it");
   line.Add("json", &flags.json, "print JSON, a line a thing");
   line.Add("timeout", &flags.timeout, "deadline of the call; tune-model: of each kernel");
   line.Add("traceparent", &flags.traceparent, "W3C trace context to run under");
@@ -182,12 +188,15 @@ constexpr Command kCommands[] = {
     {"backup", 1, 1, "server timeout traceparent", "directory"},
     {"restore", 1, 1, "store", "directory"},
     {"devices", 0, kMany, "server json timeout traceparent"},
+    {"doctor", 0, 0, "server json timeout traceparent"},
     {"show", 1, kMany, "server json timeout traceparent corpus name device pass opts heuristic"},
     {"plan", 1, 1, "json device"},
     {"graph", 1, 1, "corpus name tensor kernel schedule"},
 };
 
 bool Uses(const Command& command, absl::string_view flag) {
+  // Whoever calls a server may have to say who it is.
+  if (absl::StartsWith(flag, "tls_") || flag == "token_file") flag = "server";
   const std::vector<absl::string_view> uses = absl::StrSplit(command.uses, ' ');
   return std::ranges::find(uses, flag) != uses.end();
 }
@@ -572,6 +581,12 @@ absl::Status Jobs(Client& client, const std::vector<std::string>& operands, cons
   return absl::OkStatus();
 }
 
+// An error where something is amiss.
+absl::Status Doctor(Client& client, const Flags& flags) {
+  BEAMD_ASSIGN_OR_RETURN(const v1::ListDevicesResponse response, client.ListDevices(flags.Call()));
+  return PrintDoctor(response, flags.json);
+}
+
 absl::Status Devices(Client& client, const std::vector<std::string>& operands, const Flags& flags) {
   for (size_t i = 1; i < operands.size(); ++i) {
     BEAMD_RETURN_IF_ERROR(client.ReleaseDevice(operands[i], flags.Call()).status());
@@ -724,7 +739,10 @@ int Run(const std::vector<std::string>& args) {
   const std::string wrong = UsageError(*command, operands, flags, line);
   if (!wrong.empty()) return Usage(wrong);
 
-  const std::unique_ptr<Client> client = Client::Create(flags.server);
+  const absl::StatusOr<std::unique_ptr<Client>> created =
+      Client::Create(flags.server, flags.credentials);
+  if (!created.ok()) return Usage(std::string(created.status().message()));
+  Client* const client = created->get();
   absl::StatusOr<std::vector<NamedGraph>> graphs = command->least > 0 && command->operand == "graph"
                                                        ? ReadGraphs(operands, flags)
                                                        : std::vector<NamedGraph>();
@@ -746,6 +764,7 @@ int Run(const std::vector<std::string>& args) {
     if (name == "restore") status = Restore(operands[0], flags.store);
     if (name == "jobs") status = Jobs(*client, operands, flags);
     if (name == "devices") status = Devices(*client, operands, flags);
+    if (name == "doctor") status = Doctor(*client, flags);
     if (name == "show") status = Show(*client, *graphs, flags);
     if (name == "plan") status = Plan(graphs->front().graph, flags);
     if (name == "graph") status = Picture(graphs->front().graph, flags);

@@ -402,6 +402,35 @@ void PrintRecord(const v1::Record& record, bool json) {
               record.environment().arch().c_str(), OptsText(record.opts()).c_str());
 }
 
+absl::Status PrintDoctor(const v1::ListDevicesResponse& response, bool json) {
+  std::vector<std::string> amiss;
+  const auto look_at = [&](const std::string& name, const v1::ProcessPool& pool) {
+    if (pool.children().empty()) amiss.push_back(absl::StrCat(name, ": no process is up"));
+    if (std::ranges::find(pool.sandbox(), "seccomp") == pool.sandbox().end()) {
+      amiss.push_back(absl::StrCat(name, ": system calls aren't filtered"));
+    }
+    if (!json) {
+      std::printf("%s: %d up, sandbox: %s\n", name.c_str(), pool.children_size(),
+                  pool.sandbox().empty() ? "none" : absl::StrJoin(pool.sandbox(), ", ").c_str());
+    }
+  };
+  if (!json) {
+    std::printf("%s\nprotection: %s\n", response.build().c_str(),
+                response.protection().empty() ? "none"
+                                              : absl::StrJoin(response.protection(), ", ").c_str());
+  }
+  look_at("workers", response.workers());
+  for (const v1::Device& device : response.devices()) {
+    look_at(absl::StrCat("runner of ", device.id()), device.runners());
+    if (device.state() != v1::DEVICE_STATE_READY) {
+      amiss.push_back(absl::StrCat(device.id(), ": not ready"));
+    }
+  }
+  if (json) PrintDevices(response, json);
+  if (amiss.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrJoin(amiss, "; "));
+}
+
 void PrintDevices(const v1::ListDevicesResponse& response, bool json) {
   if (json) return PrintMessage(response);
   for (const v1::Device& device : response.devices()) {

@@ -74,6 +74,8 @@ struct TunedKernel {
 // its runs; totals below. As JSON a line a kernel and one of totals.
 void PrintTuned(const std::vector<TunedKernel>& kernels, bool json);
 void PrintRecord(const v1::Record& record, bool json);
+// What is in force. FailedPrecondition naming what isn't and should be.
+absl::Status PrintDoctor(const v1::ListDevicesResponse& response, bool json);
 void PrintDevices(const v1::ListDevicesResponse& response, bool json);
 void PrintShown(const v1::ShowResponse& response, bool json);
 // As protobuf's JSON.

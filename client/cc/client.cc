@@ -6,7 +6,9 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "client/cc/channel.h"
 #include "engine/base/error_detail.h"
+#include "engine/base/status.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/beamd/v1/admin.grpc.pb.h"
 #include "proto/beamd/v1/batch.grpc.pb.h"
@@ -99,10 +101,14 @@ struct Client::Stubs {
 };
 
 std::unique_ptr<Client> Client::Create(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);
-  const std::shared_ptr<grpc::Channel> channel =
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  // Without files there is nothing to go wrong.
+  return *Create(address, {});
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Create(const std::string& address,
+                                                       const Credentials& credentials) {
+  BEAMD_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                         MakeChannel(address, credentials));
   auto stubs = std::make_unique<Stubs>();
   stubs->tuner = v1::Tuner::NewStub(channel);
   stubs->records = v1::Records::NewStub(channel);

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cc/credentials.h"
 #include "proto/beamd/v1/admin.pb.h"
 #include "proto/beamd/v1/batch.pb.h"
 #include "proto/beamd/v1/jobs.pb.h"
@@ -30,6 +31,10 @@ class Client {
  public:
   // "127.0.0.1:7070". Connects on the first call, which is Unavailable where nobody listens.
   static std::unique_ptr<Client> Create(const std::string& address);
+  // The same, encrypted or with a token. InvalidArgument for a file that can't be read, and for a
+  // token that would travel openly to another machine.
+  static absl::StatusOr<std::unique_ptr<Client>> Create(const std::string& address,
+                                                        const Credentials& credentials);
   ~Client();
 
   // Returns with the result; `on_event` is called on this thread for what comes before it. False

@@ -18,14 +18,14 @@ struct MethodRole {
   Role role;
 };
 constexpr MethodRole kMethods[] = {
-    {"Batches.Tune", Role::kSubmitter},   {"Inspector.Replay", Role::kSubmitter},
-    {"Inspector.Show", Role::kSubmitter}, {"Jobs.Cancel", Role::kSubmitter},
-    {"Jobs.Get", Role::kReader},          {"Jobs.List", Role::kReader},
-    {"Jobs.Watch", Role::kSubmitter},     {"Records.Explain", Role::kReader},
-    {"Records.Export", Role::kReader},    {"Records.Get", Role::kReader},
-    {"Records.Import", Role::kImporter},  {"Records.List", Role::kReader},
-    {"Records.Resolve", Role::kReader},   {"Tuner.Lookup", Role::kReader},
-    {"Tuner.Tune", Role::kSubmitter},
+    {"Batches.Tune", Role::kSubmitter},     {"Devices.List", Role::kReader},
+    {"Inspector.Replay", Role::kSubmitter}, {"Inspector.Show", Role::kSubmitter},
+    {"Jobs.Cancel", Role::kSubmitter},      {"Jobs.Get", Role::kReader},
+    {"Jobs.List", Role::kReader},           {"Jobs.Watch", Role::kSubmitter},
+    {"Records.Explain", Role::kReader},     {"Records.Export", Role::kReader},
+    {"Records.Get", Role::kReader},         {"Records.Import", Role::kImporter},
+    {"Records.List", Role::kReader},        {"Records.Resolve", Role::kReader},
+    {"Tuner.Lookup", Role::kReader},        {"Tuner.Tune", Role::kSubmitter},
 };
 
 }  // namespace
