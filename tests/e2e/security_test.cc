@@ -28,6 +28,7 @@
 namespace beamd {
 namespace {
 
+using ::beamd::testing::AddKernel;
 using ::beamd::testing::Daemon;
 using ::beamd::testing::FreshDirectory;
 using ::beamd::testing::Ran;
@@ -269,11 +270,18 @@ TEST_F(SecurityTest, TheUnixSocketKnowsLocalUsers) {
 }
 
 TEST_F(SecurityTest, RefusalsNameTheLimitAndTheValue) {
-  Start({"--message_bytes=4096", "--calls_per_second=5"});
+  Start({"--message_bytes=4096", "--calls_per_second=5", "--graph_nodes=4", "--graph_rank=2",
+         "--graph_elements=1000", "--buffer_bytes=100"});
   const auto channel = Plain(daemon_->address());
   const grpc::Status large = Call(channel, kList, "", std::string(5000, 'x'));
   EXPECT_EQ(large.error_code(), Code::RESOURCE_EXHAUSTED);
   EXPECT_THAT(large.error_message(), HasSubstr("5000 vs. 4096"));
+  v1::ShowRequest show;
+  show.set_pass("ast");
+  *show.mutable_graph() = AddKernel(64);
+  const v1::ErrorDetail nodes = DetailOf(Call(channel, kShow, "", show.SerializeAsString()));
+  EXPECT_EQ(nodes.limit(), 4);
+  EXPECT_EQ(nodes.value(), 9);
   grpc::Status last;
   for (int i = 0; i < 50 && last.error_code() != Code::RESOURCE_EXHAUSTED; ++i) {
     last = Call(channel, kList);
@@ -281,6 +289,19 @@ TEST_F(SecurityTest, RefusalsNameTheLimitAndTheValue) {
   EXPECT_EQ(last.error_code(), Code::RESOURCE_EXHAUSTED);
   EXPECT_EQ(DetailOf(last).reason(), "RATE");
   EXPECT_EQ(DetailOf(last).limit(), 5);
+}
+
+TEST_F(SecurityTest, BuffersAreBoundedTogether) {
+  Start({"--buffer_bytes=767"});
+  v1::ShowRequest show;
+  show.set_pass("ast");
+  *show.mutable_graph() = AddKernel(64);  // three of 256 bytes
+  const auto channel = Plain(daemon_->address());
+  const grpc::Status status = Call(channel, kShow, "", show.SerializeAsString());
+  EXPECT_EQ(status.error_code(), Code::INVALID_ARGUMENT) << status.error_message();
+  EXPECT_EQ(DetailOf(status).reason(), "BUFFER_BYTES");
+  EXPECT_EQ(DetailOf(status).limit(), 767);
+  EXPECT_EQ(DetailOf(status).value(), 768);
 }
 
 TEST_F(SecurityTest, ItSaysHowItFares) {
@@ -295,7 +316,10 @@ TEST_F(SecurityTest, ItSaysHowItFares) {
   EXPECT_THAT(
       metrics,
       HasSubstr("beamd_requests_total{code=\"INVALID_ARGUMENT\",method=\"Inspector.Show\"}"));
-  EXPECT_THAT(metrics, HasSubstr("beamd_children{pool=\"worker\"}"));
+  for (const char* line : {"beamd_children{pool=\"worker\"}", "beamd_queue_length 0",
+                           "beamd_queue_age_seconds 0", "\nbeamd_store_bytes "}) {
+    EXPECT_THAT(metrics, HasSubstr(line));
+  }
   EXPECT_THAT(ReadFile(Path("spans")),
               HasSubstr(R"({"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":")"));
   EXPECT_THAT(ReadFile(Path("spans")), HasSubstr(R"("parentSpanId":"b7ad6b7169203331")"));
@@ -313,6 +337,27 @@ TEST_F(SecurityTest, TheLogLevelFollowsTheFile) {
     return Call(channel, kList).ok() &&
            ReadFile(Path("log")).find("method=Records.List") != std::string::npos;
   }));
+}
+
+TEST_F(SecurityTest, BeamctlSaysWhoItIsAndWhatIsInForce) {
+  constexpr char kBeamctl[] = "client/beamctl/beamctl";
+  WriteFile(Path("token"), MakeToken("ci", "reader") + "\n");
+  WriteFile(Path("access"), access_);
+  Start({"--access_file=" + Path("access")});
+  EXPECT_EQ(RunProcess({kBeamctl, "doctor", "--server", daemon_->address()}).status, 1);
+  const Ran doctor = RunProcess(
+      {kBeamctl, "doctor", "--server", daemon_->address(), "--token_file", Path("token")});
+  EXPECT_THAT(doctor.out, HasSubstr("protection: access_file\n"));
+  EXPECT_THAT(doctor.out, HasSubstr("workers: "));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_EQ(doctor.status, 0) << doctor.err;
+  EXPECT_THAT(doctor.out, HasSubstr("seccomp"));
+#endif
+  // It isn't sent where others could read it.
+  const Ran open =
+      RunProcess({kBeamctl, "doctor", "--server", "192.0.2.1:7070", "--token_file", Path("token")});
+  EXPECT_EQ(open.status, 2);
+  EXPECT_THAT(open.err, HasSubstr("wants TLS"));
 }
 
 }  // namespace
