@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -231,6 +233,30 @@ void SampleChildren(const Supervisor& supervisor, const Fleet& fleet, std::vecto
   }
 }
 
+void SampleQueue(const Tuner& tuner, std::vector<Sample>& out) {
+  const JobQueue::Load load = tuner.load();
+  out.push_back({.name = "beamd_queue_length",
+                 .help = "Jobs that wait.",
+                 .value = static_cast<double>(load.waiting)});
+  out.push_back({.name = "beamd_jobs_running",
+                 .help = "Jobs that search.",
+                 .value = static_cast<double>(load.running)});
+  out.push_back({.name = "beamd_queue_age_seconds",
+                 .help = "How long the first of the waiting jobs has waited.",
+                 .value = absl::ToDoubleSeconds(load.oldest)});
+}
+
+void SampleStore(const Store& store, std::vector<Sample>& out) {
+  double bytes = 0;
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(store.directory(), error)) {
+    // RocksDB removes files whenever it likes.
+    const uintmax_t size = file.file_size(error);
+    if (!error) bytes += static_cast<double>(size);
+  }
+  out.push_back({.name = "beamd_store_bytes", .help = "Files of the store.", .value = bytes});
+}
+
 // Metrics and health while the daemon lives.
 absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(const ServeConfig& config, Metrics& metrics,
                                                       const std::atomic<bool>& ready) {
@@ -287,6 +313,9 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
   std::atomic<bool> ready = false;
   // The store first: a second daemon on it must not start a process.
   BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, Store::Open(config.store));
+  store->SetObserver([&metrics](absl::string_view operation, absl::Duration took) {
+    metrics.StoreUsed(operation, took);
+  });
   std::unique_ptr<CaptureFile> capture;
   if (!config.capture.empty()) {
     BEAMD_ASSIGN_OR_RETURN(capture, CaptureFile::Open(config.capture));
@@ -347,6 +376,10 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
                                                  .audit = files.audit.get(),
                                                  .spans = files.spans.get()}},
                                        tuner, *store, supervisor, fleet));
+  metrics.AddSource([&tuner, &store = *store](std::vector<Sample>& out) {
+    SampleQueue(tuner, out);
+    SampleStore(store, out);
+  });
   // After all that it shows.
   BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http, StartHttp(config, metrics, ready));
   ready = true;

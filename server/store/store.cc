@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "engine/base/status.h"
 #include "rocksdb/db.h"
 #include "rocksdb/options.h"
@@ -113,6 +114,7 @@ class Store::Impl {
       : directory_(std::move(directory)), db_(std::move(db)) {}
 
   const std::string& directory() const { return directory_; }
+  void SetObserver(StoreObserver observer) { observer_ = std::move(observer); }
 
   absl::Status LoadSequence() {
     BEAMD_ASSIGN_OR_RETURN(const std::optional<std::string> stored, Get(std::string(kSequenceKey)));
@@ -144,7 +146,7 @@ class Store::Impl {
     }
     if (stored && schema == current) return absl::OkStatus();
     batch.Put(Slice(kSchemaKey), absl::StrCat(current));
-    return ToStatus(db_->Write(Synced(), &batch));
+    return ToStatus(Write(batch));
   }
 
   absl::StatusOr<v1::Record> PutRecord(v1::Record record, const v1::Graph& graph) {
@@ -162,7 +164,7 @@ class Store::Impl {
     batch.Put(Key(kRecord, Bytes(key), BigEndian(record.generation())), Encode(record));
     batch.Put(Key(kByKernel, Bytes(kernel), Bytes(key)), "");
     batch.Put(Key(kGraph, Bytes(kernel)), Encode(graph));
-    BEAMD_RETURN_IF_ERROR(ToStatus(db_->Write(Synced(), &batch)));
+    BEAMD_RETURN_IF_ERROR(ToStatus(Write(batch)));
     sequence_ = record.sequence();
     return record;
   }
@@ -192,7 +194,9 @@ class Store::Impl {
     }
     const std::string prefix = Key(kRecord, Bytes(key));
     const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}));
+    const absl::Time began = absl::Now();
     it->SeekForPrev(absl::StrCat(prefix, BigEndian(~uint64_t{0})));
+    if (observer_) observer_("read", absl::Now() - began);
     if (!it->Valid() || !absl::StartsWith(View(it->key()), prefix)) {
       BEAMD_RETURN_IF_ERROR(ToStatus(it->status()));
       return std::nullopt;
@@ -234,7 +238,7 @@ class Store::Impl {
     } else {
       batch.Delete(Key(kOpenJob, job.id()));
     }
-    return ToStatus(db_->Write(Synced(), &batch));
+    return ToStatus(Write(batch));
   }
 
   absl::StatusOr<std::vector<internal::StoredJob>> UnfinishedJobs() {
@@ -295,7 +299,7 @@ class Store::Impl {
  private:
   absl::StatusOr<std::optional<std::string>> Get(const std::string& key) {
     std::string value;
-    const rocksdb::Status status = db_->Get({}, key, &value);
+    const rocksdb::Status status = Read(key, value);
     if (status.IsNotFound()) return std::nullopt;
     BEAMD_RETURN_IF_ERROR(ToStatus(status));
     return value;
@@ -348,6 +352,22 @@ class Store::Impl {
                       });
   }
 
+  // Synced.
+  rocksdb::Status Write(rocksdb::WriteBatch& batch) {
+    const absl::Time began = absl::Now();
+    const rocksdb::Status status = db_->Write(Synced(), &batch);
+    if (observer_) observer_("write", absl::Now() - began);
+    return status;
+  }
+
+  rocksdb::Status Read(const std::string& key, std::string& value) {
+    const absl::Time began = absl::Now();
+    const rocksdb::Status status = db_->Get({}, key, &value);
+    if (observer_) observer_("read", absl::Now() - began);
+    return status;
+  }
+
+  StoreObserver observer_;
   const std::string directory_;
   const std::unique_ptr<rocksdb::DB> db_;
   Mutex generations_;  // held from reading the newest generation to writing the next
@@ -429,6 +449,7 @@ absl::StatusOr<bool> Store::ImportRecord(v1::Record record, const v1::Graph& gra
   BEAMD_ASSIGN_OR_RETURN(const v1::Record there, impl_->PutRecord(std::move(record), graph));
   return there.imported() && there.sequence() > before;
 }
+void Store::SetObserver(StoreObserver observer) { impl_->SetObserver(std::move(observer)); }
 uint64_t Store::sequence() const { return impl_->sequence(); }
 absl::StatusOr<std::optional<v1::Record>> Store::FindRecordAt(const Digest& key,
                                                               uint64_t sequence) {

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "engine/base/hash.h"
 #include "engine/base/mutex.h"
 #include "proto/beamd/v1/ast.pb.h"
@@ -28,6 +29,10 @@ struct StoreEntry {
 using StoreMigration = std::function<absl::StatusOr<std::vector<StoreEntry>>(StoreEntry)>;
 // Migration i leads from schema i + 1 to i + 2; the current schema is their number + 1.
 const std::vector<StoreMigration>& StoreMigrations();
+
+// Told of each look into the store by key ("read") and each synced write ("write"), and how long it
+// took. Called on the thread that did it.
+using StoreObserver = std::function<void(absl::string_view operation, absl::Duration took)>;
 
 // Thread-safe. What a call wrote is synced when it returns, unless it says otherwise: then it
 // survives the end of the process, but not of the machine.
@@ -88,6 +93,8 @@ class Store {
   // where the file system can. Others write meanwhile.
   absl::Status Checkpoint(const std::string& directory);
   const std::string& directory() const;
+  // Before others use the store.
+  void SetObserver(StoreObserver observer);
 
  private:
   class Impl;

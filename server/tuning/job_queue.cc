@@ -51,6 +51,15 @@ absl::Status JobQueue::CheckRoom(const std::string& principal) const {
                     {.reason = "QUEUE_FULL", .limit = options_.queued_max, .value = queued});
 }
 
+JobQueue::Load JobQueue::load() const {
+  MutexLock lock(mutex_);
+  Load load{.waiting = static_cast<int>(waiting_.size()),
+            .running = static_cast<int>(running_.size())};
+  const absl::Time now = absl::Now();
+  for (const Item& item : waiting_) load.oldest = std::max(load.oldest, now - item.queued);
+  return load;
+}
+
 void JobQueue::Add(std::shared_ptr<Job> job, Claim claim, std::function<void()> run) {
   MutexLock lock(mutex_);
   share_.Enter(claim.principal);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
 #include "server/tuning/job.h"
@@ -53,6 +54,12 @@ class JobQueue {
     bool running = false;
   };
   std::optional<Entry> Find(const std::string& id) const;
+  struct Load {
+    int waiting = 0;
+    int running = 0;
+    absl::Duration oldest;  // how long the first of those that wait does
+  };
+  Load load() const;
   // Of a job that is there: from now on it has that haste, if it had less.
   void Hasten(const std::string& id, Haste haste);
   // Device time that a job of this principal used.
@@ -66,6 +73,7 @@ class JobQueue {
     Entry entry;
     uint64_t number = 0;
     std::function<void()> run;
+    absl::Time queued = absl::Now();
   };
   using Items = std::list<Item>;
 

@@ -136,6 +136,7 @@ class Tuner {
 
   // Refuses new work, lets jobs end until `deadline`, then stops them.
   void Drain(absl::Time deadline) { queue_.Drain(deadline); }
+  JobQueue::Load load() const { return queue_.load(); }
 
  private:
   struct Plan;
