@@ -328,10 +328,10 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
   std::vector<TuningDevice> devices;
   for (const FleetDevice& from : fleet.devices) {
     // A device on which it can't be had serves without.
-    absl::StatusOr<Probe> canary =
+    absl::StatusOr<Canary> canary =
         MakeCanary(supervisor, fleet.workers, from.description.caps(), config.run_timeout);
     if (canary.ok()) {
-      supervisor.SetProbe(from.runner, *std::move(canary));
+      supervisor.SetCanary(from.runner, *std::move(canary));
     } else {
       spdlog::warn("device={} has no known kernel: {}", from.description.id(),
                    canary.status().ToString());

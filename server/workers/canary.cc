@@ -36,8 +36,8 @@ constexpr double kSlowest = 10;
 
 }  // namespace
 
-absl::StatusOr<Probe> MakeCanary(Supervisor& supervisor, PoolId workers, const internal::Caps& caps,
-                                 absl::Duration limit) {
+absl::StatusOr<Canary> MakeCanary(Supervisor& supervisor, PoolId workers,
+                                  const internal::Caps& caps, absl::Duration limit) {
   UOpGraph graph;
   BEAMD_ASSIGN_OR_RETURN(const UOp sink, ParseText(kKernel, graph));
   auto context = std::make_shared<internal::AddContext>();
@@ -58,17 +58,17 @@ absl::StatusOr<Probe> MakeCanary(Supervisor& supervisor, PoolId workers, const i
                      ended.reply.compiled().detail()));
   }
 
-  Probe probe{.context = context, .requests = std::vector<internal::Frame>(2), .limit = limit};
-  internal::VerifyRequest& verify = *probe.requests[0].mutable_verify();
+  Canary canary{.context = context, .requests = std::vector<internal::Frame>(2), .limit = limit};
+  internal::VerifyRequest& verify = *canary.requests[0].mutable_verify();
   verify.set_context(context->id());
   *verify.mutable_image() = ended.reply.compiled().image();
-  internal::TimeRequest& time = *probe.requests[1].mutable_time();
+  internal::TimeRequest& time = *canary.requests[1].mutable_time();
   *time.add_images() = ended.reply.compiled().image();
   time.set_warmups(1);
   time.set_rounds(kRounds);
   // On the supervisor's thread alone.
   auto usual = std::make_shared<double>(0);
-  probe.check = [usual](size_t step, const internal::Frame& reply) -> absl::Status {
+  canary.check = [usual](size_t step, const internal::Frame& reply) -> absl::Status {
     if (step == 0) {
       if (reply.verified().failure() == 0 && !reply.verified().method().empty()) {
         return absl::OkStatus();
@@ -85,7 +85,7 @@ absl::StatusOr<Probe> MakeCanary(Supervisor& supervisor, PoolId workers, const i
     if (least <= *usual * kSlowest) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("a launch takes ", least, " s, it was ", *usual, " s"));
   };
-  return probe;
+  return canary;
 }
 
 }  // namespace beamd

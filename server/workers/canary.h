@@ -8,10 +8,10 @@
 
 namespace beamd {
 
-// Compiles it for `caps` on a compile worker, and waits for that. The probe fails where the answer
+// Compiles it for `caps` on a compile worker, and waits for that. The canary fails where the answer
 // is not the evaluator's, and where a launch takes many times what it took when the device first
 // passed.
-absl::StatusOr<Probe> MakeCanary(Supervisor& supervisor, PoolId workers, const internal::Caps& caps,
-                                 absl::Duration limit);
+absl::StatusOr<Canary> MakeCanary(Supervisor& supervisor, PoolId workers,
+                                  const internal::Caps& caps, absl::Duration limit);
 
 }  // namespace beamd

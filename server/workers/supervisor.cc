@@ -48,7 +48,7 @@ constexpr milliseconds kRetireLimit{5000};
 // What a running task of a cancelled owner still gets: less than a fresh process costs.
 constexpr milliseconds kCancelGrace{100};
 // Probes that may fail in a row before a pool is quarantined.
-constexpr int kProbeFailures = 2;
+constexpr int kCanaryFailures = 2;
 // Starts that may fail in a row before tasks are told, and the wait between them.
 constexpr int kStartFailures = 3;
 constexpr milliseconds kFirstBackOff{50};
@@ -84,8 +84,8 @@ struct Child {
   bool greeted = false;  // said hello
   std::string failed;    // why it can't serve, in its own words
   bool probing = false;  // and is asked, and has not passed
-  size_t probe_step = 0;
-  std::string probe_failure;
+  size_t canary_step = 0;
+  std::string canary_failure;
   bool dead = false;
   Clock::time_point started;
   Clock::time_point deadline = kNever;
@@ -105,8 +105,8 @@ struct Pool {
   uint64_t last_owner = 0;
   FairShare share;
   PoolState state;
-  std::optional<Probe> probe;
-  int probe_failures = 0;  // in a row
+  std::optional<Canary> canary;
+  int canary_failures = 0;  // in a row
   int start_failures = 0;
   std::string start_error = "not yet";
   Clock::time_point next_start = Clock::time_point::min();
@@ -224,9 +224,9 @@ class Supervisor::Impl {
     Wake();
   }
 
-  void SetProbe(PoolId id, Probe probe) {
+  void SetCanary(PoolId id, Canary canary) {
     MutexLock lock(mutex_);
-    pools_[id]->probe = std::move(probe);
+    pools_[id]->canary = std::move(canary);
   }
 
   bool Release(PoolId id) {
@@ -234,7 +234,7 @@ class Supervisor::Impl {
     Pool& pool = *pools_[id];
     const bool was = !pool.state.quarantine.empty();
     pool.state.quarantine.clear();
-    pool.probe_failures = 0;
+    pool.canary_failures = 0;
     Wake();
     return was;
   }
@@ -566,7 +566,7 @@ class Supervisor::Impl {
       child.greeted = true;
       child.deadline = kNever;
       child.state = Child::State::kIdle;
-      if (pool.probe && !pool.probe->requests.empty()) Ask(pool, child);
+      if (pool.canary && !pool.canary->requests.empty()) Ask(pool, child);
       hello_.NotifyAll();
       return;
     }
@@ -596,29 +596,29 @@ class Supervisor::Impl {
 
   void Ask(Pool& pool, Child& child) BEAMD_REQUIRES(mutex_) {
     child.task_number = ++last_task_;
-    internal::Frame request = pool.probe->requests[child.probe_step];
+    internal::Frame request = pool.canary->requests[child.canary_step];
     request.set_task(child.task_number);
-    if (pool.probe->context != nullptr) SendContext(pool, child, *pool.probe->context);
+    if (pool.canary->context != nullptr) SendContext(pool, child, *pool.canary->context);
     Send(child, request);
     Flush(child);
     child.started = Clock::now();
-    child.deadline = After(child.started, pool.probe->limit);
+    child.deadline = After(child.started, pool.canary->limit);
     child.verdict = TaskOutcome::kTimeout;
     child.state = Child::State::kProbing;
     child.probing = true;
   }
 
-  // What the child made of its probe.
+  // What the child made of its canary.
   void Grade(Pool& pool, Child& child, const internal::Frame& answer) BEAMD_REQUIRES(mutex_) {
     const absl::Status status = answer.task() == child.task_number
-                                    ? pool.probe->check(child.probe_step, answer)
+                                    ? pool.canary->check(child.canary_step, answer)
                                     : absl::InternalError("an answer to no question");
     if (!status.ok()) {
-      child.probe_failure = std::string(status.message());
-      return Condemn(child, TaskOutcome::kGarbage, child.probe_failure);
+      child.canary_failure = std::string(status.message());
+      return Condemn(child, TaskOutcome::kGarbage, child.canary_failure);
     }
-    if (++child.probe_step < pool.probe->requests.size()) return Ask(pool, child);
-    pool.probe_failures = 0;
+    if (++child.canary_step < pool.canary->requests.size()) return Ask(pool, child);
+    pool.canary_failures = 0;
     child.probing = false;
     child.state = Child::State::kIdle;
     child.deadline = kNever;
@@ -627,10 +627,10 @@ class Supervisor::Impl {
 
   // A child ended before it had passed.
   void ProbeFailed(Pool& pool, const Child& child) BEAMD_REQUIRES(mutex_) {
-    if (++pool.probe_failures < kProbeFailures) return;
+    if (++pool.canary_failures < kCanaryFailures) return;
     pool.state.quarantine = absl::StrCat(
-        "quarantined: its known kernel failed ", pool.probe_failures,
-        " times, the last: ", child.probe_failure.empty() ? child.detail : child.probe_failure);
+        "quarantined: its known kernel failed ", pool.canary_failures,
+        " times, the last: ", child.canary_failure.empty() ? child.detail : child.canary_failure);
     for (auto& [owner, queue] : pool.queues) {
       for (PoolTask& task : queue) {
         Finish(pool, std::move(task),
@@ -748,7 +748,9 @@ void Supervisor::ClosePool(PoolId pool) { impl_->ClosePool(pool); }
 absl::StatusOr<internal::Hello> Supervisor::WaitForHello(PoolId pool, absl::Duration timeout) {
   return impl_->WaitForHello(pool, timeout);
 }
-void Supervisor::SetProbe(PoolId pool, Probe probe) { impl_->SetProbe(pool, std::move(probe)); }
+void Supervisor::SetCanary(PoolId pool, Canary canary) {
+  impl_->SetCanary(pool, std::move(canary));
+}
 std::string Supervisor::Quarantine(PoolId pool) const { return impl_->Quarantine(pool); }
 bool Supervisor::Release(PoolId pool) { return impl_->Release(pool); }
 void Supervisor::Submit(PoolId pool, PoolTask task) { impl_->Submit(pool, std::move(task)); }

@@ -39,7 +39,7 @@ struct PoolOptions {
 };
 
 // What a child must answer rightly before it is given work; it is asked once it has said hello.
-struct Probe {
+struct Canary {
   // As PoolTask's.
   std::shared_ptr<const internal::AddContext> context;
   // Asked in turn, each with this limit.
@@ -120,9 +120,10 @@ class Supervisor {
   // Until a child of the pool has said hello. Unavailable where none does.
   absl::StatusOr<internal::Hello> WaitForHello(PoolId pool, absl::Duration timeout);
 
-  // From now on children of the pool are probed when they start. Where two in a row fail, the pool
-  // is quarantined: its tasks end as unavailable, and no child is started, until Release.
-  void SetProbe(PoolId pool, Probe probe);
+  // From now on children of the pool are asked the canary when they start. Where two in a row fail
+  // it, the pool is quarantined: its tasks end as unavailable, and no child is started, until
+  // Release.
+  void SetCanary(PoolId pool, Canary canary);
   // False where it wasn't quarantined.
   bool Release(PoolId pool);
   // PoolState::quarantine alone: cheap.

@@ -370,18 +370,18 @@ class Probed : public Children {
  protected:
   void StartProbed() {
     Start(FaultPool());
-    Probe probe{.requests = std::vector<internal::Frame>(2), .limit = absl::Seconds(20)};
-    for (internal::Frame& request : probe.requests) {
+    Canary canary{.requests = std::vector<internal::Frame>(2), .limit = absl::Seconds(20)};
+    for (internal::Frame& request : canary.requests) {
       *request.mutable_compile()->mutable_opts() = ToWire(Faulty(Fault::kNone));
     }
-    probe.check = [this](size_t step, const internal::Frame& reply) -> absl::Status {
+    canary.check = [this](size_t step, const internal::Frame& reply) -> absl::Status {
       ++asked_;
       EXPECT_TRUE(reply.has_compiled());
       if (step == 1 && !well_) return absl::InternalError("scripted");
       return absl::OkStatus();
     };
     ASSERT_TRUE(supervisor_.WaitForHello(pool_, absl::Seconds(60)).ok());
-    supervisor_.SetProbe(pool_, std::move(probe));
+    supervisor_.SetCanary(pool_, std::move(canary));
   }
   Failure CompileOne(Fault fault) { return Compile({Faulty(fault)})[0].failure; }
 
