@@ -48,6 +48,7 @@ JsonLine RecordLine(const v1::Record& record, absl::string_view match, bool pers
       .Text("match", match)
       .Bool("persisted", persisted)
       .Text("job", job)
+      .Text("found_by", record.job())
       .Number("generation", static_cast<double>(record.generation()))
       .Text("kernel_hash", record.kernel_hash())
       .Text("device", record.device())

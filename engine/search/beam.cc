@@ -417,7 +417,7 @@ class Search {
     std::iota(order.begin(), order.end(), size_t{0});
     const auto key = [&](size_t i) { return std::make_pair(Least(samples[i]), finalists[i].rank); };
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
-    DefendIncumbent(finalists, order);
+    DefendIncumbent(finalists, samples, order);
     if (!order.empty()) TellFinalists(finalists, samples, order[0]);
     // If they are all wrong: what they were made from.
     if (unoptimised_ && unoptimised_->image != nullptr && !is_there(*unoptimised_)) {
@@ -443,14 +443,20 @@ class Search {
     return options_.incumbent && state.kernel.applied_opts() == *options_.incumbent;
   }
 
-  // Puts the incumbent first unless who is there is shown to be faster.
-  void DefendIncumbent(const std::vector<State>& finalists, std::vector<size_t>& order) {
+  // Puts the incumbent first unless the best of the others is shown to be faster. Which of the two
+  // had the least time is chance where they are close, so only one that the final runs show to be
+  // slower is not given a duel.
+  void DefendIncumbent(const std::vector<State>& finalists,
+                       const std::vector<std::vector<double>>& samples,
+                       std::vector<size_t>& order) {
     const auto incumbent = std::find_if(order.begin(), order.end(),
                                         [&](size_t i) { return IsIncumbent(finalists[i]); });
-    if (incumbent == order.end() || incumbent == order.begin()) return;
-    if (!Beats(finalists[order[0]], finalists[*incumbent])) {
-      std::rotate(order.begin(), incumbent, incumbent + 1);
-    }
+    if (incumbent == order.end() || order.size() == 1) return;
+    std::rotate(order.begin(), incumbent, incumbent + 1);
+    const RatioInterval gain =
+        PairedRatio(samples[order[0]], samples[order[1]], kReportedConfidence);
+    if (gain.high < 1) return;
+    if (Beats(finalists[order[1]], finalists[order[0]])) std::swap(order[0], order[1]);
   }
 
   // By runs of their own: those that chose the challenger flatter it.

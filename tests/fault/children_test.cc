@@ -287,7 +287,7 @@ TEST_F(Children, ThatDoNotStartFailTheirTasks) {
   EXPECT_EQ(supervisor_.WaitForHello(pool_, absl::Seconds(60)).status().code(),
             absl::StatusCode::kUnavailable);
   const CompileDone done = Compile({{}})[0];
-  EXPECT_EQ(done.failure, Failure::kCompileCrash);
+  EXPECT_EQ(done.failure, Failure::kUnavailable);
   EXPECT_TRUE(absl::StrContains(done.detail, "exited with status 9")) << done.detail;
 }
 
@@ -370,8 +370,13 @@ class Probed : public Children {
  protected:
   void StartProbed() {
     Start(FaultPool());
-    Canary canary{.requests = std::vector<internal::Frame>(2), .limit = absl::Seconds(20)};
+    auto context = std::make_shared<internal::AddContext>();
+    context->set_id(supervisor_.NewId());
+    Canary canary{.context = context,
+                  .requests = std::vector<internal::Frame>(2),
+                  .limit = absl::Seconds(20)};
     for (internal::Frame& request : canary.requests) {
+      request.mutable_compile()->set_context(context->id());
       *request.mutable_compile()->mutable_opts() = ToWire(Faulty(Fault::kNone));
     }
     canary.check = [this](size_t step, const internal::Frame& reply) -> absl::Status {

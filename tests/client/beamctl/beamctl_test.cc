@@ -253,7 +253,8 @@ TEST_F(BeamctlTest, ExplainsAndReplays) {
   const Ran replayed = Beamctl({"replay", key});
   EXPECT_EQ(replayed.status, 0) << replayed.err;
   EXPECT_THAT(replayed.out, HasSubstr("right, against unoptimised"));
-  const size_t job = tuned.out.find("\"job\":\"") + 7;
+  constexpr absl::string_view kMember = "\"found_by\":\"";
+  const size_t job = tuned.out.find(std::string(kMember)) + kMember.size();
   const std::string first = tuned.out.substr(job, tuned.out.find('"', job) - job) + "/1";
   EXPECT_THAT(Beamctl({"replay", first}).out, HasSubstr("opts         "));
   EXPECT_EQ(Beamctl({"explain", std::string(64, '0')}).status, 6);
