@@ -7,8 +7,6 @@
 // raw bytes, for the daemon and for the echo alike; the echo answers a request's bytes. The store is
 // in memory (/dev/shm) where the system has that, so that filling it takes no disk's time; what a
 // look-up reads is cached anyway. ready_s is the time from starting the daemon to "ready".
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,6 +31,7 @@
 #include "grpcpp/impl/codegen/client_unary_call.h"
 #include "proto/beamd/v1/tuning.grpc.pb.h"
 #include "server/store/store.h"
+#include "tests/bench/server_process.h"
 #include "tests/testing/daemon.h"
 
 ABSL_FLAG(std::string, beamd, "", "the daemon's binary; empty: the one built beside this program");
@@ -45,15 +44,6 @@ namespace beamd {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double Since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "lookup_bench: %s\n", why.c_str());
-  std::exit(1);
-}
 
 // Answers every unary call with its request's bytes.
 class Echo final : public grpc::CallbackGenericService {
@@ -86,49 +76,6 @@ int ServeEcho() {
   server->Wait();
   return 0;
 }
-
-// A server in a process of its own, ended by its id.
-class Process {
- public:
-  explicit Process(std::vector<std::string> argv) {
-    const Clock::time_point start = Clock::now();
-    std::vector<char*> args;
-    args.reserve(argv.size() + 1);
-    for (std::string& arg : argv) args.push_back(arg.data());
-    args.push_back(nullptr);
-    int out[2];
-    if (pipe(out) != 0) Die("no pipe");
-    pid_ = fork();
-    if (pid_ == 0) {
-      dup2(out[1], STDOUT_FILENO);
-      close(out[0]);
-      close(out[1]);
-      execv(args[0], args.data());
-      _exit(127);
-    }
-    close(out[1]);
-    FILE* lines = fdopen(out[0], "r");
-    char address[128] = {};
-    if (std::fscanf(lines, "ready %127s", address) != 1) Die(argv[0] + " did not become ready");
-    std::fclose(lines);
-    address_ = address;
-    ready_s_ = Since(start);
-  }
-  ~Process() {
-    kill(pid_, SIGTERM);
-    waitpid(pid_, nullptr, 0);
-  }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-
-  const std::string& address() const { return address_; }
-  double ready_s() const { return ready_s_; }
-
- private:
-  pid_t pid_ = -1;
-  std::string address_;
-  double ready_s_ = 0;
-};
 
 struct Figure {
   double calls_per_s = 0;
@@ -233,9 +180,7 @@ void Fill(const std::string& directory, int64_t records) {
 
 void Run(const std::string& self, const std::string& beamd) {
   const double seconds = absl::GetFlag(FLAGS_seconds);
-  const std::string root = std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : "/tmp";
-  std::string directory = root + "/beamd-lookup-XXXXXX";
-  if (mkdtemp(directory.data()) == nullptr) Die("no temporary folder");
+  const std::string directory = FastDirectory();
   std::vector<std::string> requests;
   int64_t there = absl::GetFlag(FLAGS_kernels);
   const std::vector<std::string> serve = {beamd,
@@ -247,7 +192,7 @@ void Run(const std::string& self, const std::string& beamd) {
                                           "--calls_per_second=0",
                                           "--log_level=warn"};
   {
-    const Process daemon(serve);
+    const ServerProcess daemon(serve);
     requests = StoreKernels(daemon.address(), absl::GetFlag(FLAGS_kernels));
   }
   size_t bytes = 0;
@@ -258,8 +203,8 @@ void Run(const std::string& self, const std::string& beamd) {
     // Keys of one size are among those of the next.
     if (records > there) Fill(directory, records - absl::GetFlag(FLAGS_kernels));
     there = std::max(there, records);
-    const Process daemon(serve);
-    const Process echo({self, "--echo_server"});
+    const ServerProcess daemon(serve);
+    const ServerProcess echo({self, "--echo_server"});
     std::printf("{\"what\":\"ready\",\"records\":%lld,\"ready_s\":%.3f}\n",
                 static_cast<long long>(there), daemon.ready_s());
     for (const int outstanding : {1, 8, 64}) {
@@ -291,11 +236,8 @@ void Run(const std::string& self, const std::string& beamd) {
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_echo_server)) return beamd::ServeEcho();
-  const std::string self = std::filesystem::canonical("/proc/self/exe");
-  std::string binary = absl::GetFlag(FLAGS_beamd);
-  if (binary.empty()) {
-    binary = std::filesystem::path(self).parent_path().parent_path().parent_path() / "server/beamd";
-  }
-  beamd::Run(self, binary);
+  const std::string binary = absl::GetFlag(FLAGS_beamd);
+  beamd::Run(std::filesystem::canonical("/proc/self/exe"),
+             binary.empty() ? beamd::BuiltDaemon() : binary);
   return 0;
 }
