@@ -62,7 +62,7 @@ class Sampler {
     // One slice, then more, until a part is known that is long enough to tell.
     part_ = options_.partial ? 1 : slices_;
     for (int run = 0; run < 64; ++run) {
-      BEAMD_ASSIGN_OR_RETURN(const double took, RunPart(1));
+      BEAMD_ASSIGN_OR_RETURN(const double took, RunOnce());
       const double whole = took * Scale();
       if (whole > options_.cut_off_s * (run == 0 ? kColdFactor : 1.0) && took > kShortestSample) {
         seconds_ = whole;
@@ -86,6 +86,7 @@ class Sampler {
       samples.push_back(kNothing);
       return false;
     }
+    const DeviceTurnScope turn(options_.turn);
     if (options_.clear_cache) BEAMD_RETURN_IF_ERROR(device_.FlushCache(buffers_));
     const int64_t repeats = options_.clear_cache ? 1 : repeats_;
     double took = 0;
@@ -121,6 +122,11 @@ class Sampler {
     }
     repeats_ = std::clamp<int64_t>(static_cast<int64_t>(kShortestSample / std::max(took, 1e-9)), 1,
                                    kMostRepeats);
+  }
+
+  absl::StatusOr<double> RunOnce() {
+    const DeviceTurnScope turn(options_.turn);
+    return RunPart(1);
   }
 
   absl::StatusOr<double> RunPart(int64_t repeats) {

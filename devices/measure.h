@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "devices/device.h"
+#include "devices/device_turn.h"
 #include "devices/scratch.h"
 #include "engine/llvm/kernel_image.h"
 
@@ -36,6 +37,8 @@ struct MeasureOptions {
   // Sampling ends after three rounds that took this long altogether, or after any that took four
   // times as long.
   double bound_s = 0.1;
+  // Taken for each sample where others run kernels on the device too. It outlives the measurement.
+  DeviceTurn* turn = nullptr;
 };
 
 struct Measurement {

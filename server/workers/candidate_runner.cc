@@ -24,9 +24,10 @@ Failure FailureOf(const absl::Status& status) {
 }
 
 // How long the whole kernel will take, from its first slices.
-absl::StatusOr<double> Estimate(Device& device, const Loaded& loaded,
+absl::StatusOr<double> Estimate(Device& device, DeviceTurn* turn, const Loaded& loaded,
                                 std::span<Buffer* const> buffers) {
   MeasureOptions options;
+  options.turn = turn;
   options.rounds = 1;
   options.warmups = 0;
   BEAMD_ASSIGN_OR_RETURN(const Measurement m, Measure(device, {&loaded, 1}, buffers, options));
@@ -73,7 +74,9 @@ TimeDone CandidateRunner::Time(std::span<const KernelImage* const> images,
     loaded.push_back({executable->get(), image});
     executables.push_back(*std::move(executable));
   }
-  absl::StatusOr<Measurement> measured = Measure(device_, loaded, (*scratch)->pointers(), options);
+  MeasureOptions in_turn = options;
+  in_turn.turn = turn_;
+  absl::StatusOr<Measurement> measured = Measure(device_, loaded, (*scratch)->pointers(), in_turn);
   if (!measured.ok()) {
     return fail(
         absl::IsInternal(measured.status()) ? Failure::kInvalidTime : FailureOf(measured.status()),
@@ -93,7 +96,10 @@ absl::Status CandidateRunner::RunWhole(const KernelImage& image, ScratchBuffers&
   launch.variables = variables;
   launch.end = image.slices;
   BEAMD_RETURN_IF_ERROR(scratch.Reset());
-  BEAMD_RETURN_IF_ERROR(device_.Run(*executable, launch).status());
+  {
+    const DeviceTurnScope turn(turn_);
+    BEAMD_RETURN_IF_ERROR(device_.Run(*executable, launch).status());
+  }
   return scratch.CheckGuards();
 }
 
@@ -118,7 +124,8 @@ VerifyDone CandidateRunner::Verify(UOp sink, uint64_t seed, const KernelImage& i
     const absl::StatusOr<std::unique_ptr<Executable>> executable = device_.Load(*oracle);
     if (executable.ok()) {
       const Loaded loaded{executable->get(), oracle};
-      const absl::StatusOr<double> seconds = Estimate(device_, loaded, (*scratch)->pointers());
+      const absl::StatusOr<double> seconds =
+          Estimate(device_, turn_, loaded, (*scratch)->pointers());
       has_reference =
           seconds.ok() && *seconds <= kLongestOracleSeconds && RunWhole(*oracle, **scratch).ok();
     }

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "devices/device.h"
+#include "devices/device_turn.h"
 #include "devices/measure.h"
 #include "devices/scratch.h"
 #include "engine/llvm/kernel_image.h"
@@ -21,6 +22,9 @@ namespace beamd {
 class CandidateRunner {
  public:
   explicit CandidateRunner(Device& device) : device_(device) {}
+  // Taken for each sample and each run from now on; it outlives this. Null: the device is ours
+  // alone.
+  void set_turn(DeviceTurn* turn) { turn_ = turn; }
 
   // The images belong to one kernel. The answer's id is 0.
   TimeDone Time(std::span<const KernelImage* const> images, const MeasureOptions& options);
@@ -37,6 +41,7 @@ class CandidateRunner {
   absl::Status RunWhole(const KernelImage& image, ScratchBuffers& scratch);
 
   Device& device_;
+  DeviceTurn* turn_ = nullptr;
   std::string scratch_key_;
   std::optional<ScratchBuffers> scratch_;
 };

@@ -71,6 +71,13 @@ void RunnerHandler::DropContext(uint64_t id) {
   runner_->Forget();
 }
 
+absl::Status RunnerHandler::Attach(const internal::Attach& attach, int file) {
+  if (attach.kind() != internal::Attach::TURN) return TaskHandler::Attach(attach, file);
+  BEAMD_ASSIGN_OR_RETURN(turn_, DeviceTurn::Open(file));
+  runner_->set_turn(turn_.get());
+  return absl::OkStatus();
+}
+
 absl::Status RunnerHandler::Handle(const internal::Frame& request, internal::Frame& reply) {
   if (request.has_time()) {
     Time(request.time(), *reply.mutable_timed());

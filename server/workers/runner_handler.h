@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "devices/device.h"
+#include "devices/device_turn.h"
 #include "engine/uop/uop.h"
 #include "server/workers/candidate_runner.h"
 #include "server/workers/child_main.h"
@@ -24,6 +25,8 @@ class RunnerHandler final : public TaskHandler {
   absl::Status Start(internal::Hello& hello) override;
   absl::Status AddContext(const internal::AddContext& context) override;
   void DropContext(uint64_t id) override;
+  // A DeviceTurn: the device is shared with sessions.
+  absl::Status Attach(const internal::Attach& attach, int file) override;
   absl::Status Handle(const internal::Frame& request, internal::Frame& reply) override;
 
  private:
@@ -39,6 +42,7 @@ class RunnerHandler final : public TaskHandler {
 
   const std::string device_name_;
   std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceTurn> turn_;
   std::map<uint64_t, std::unique_ptr<Context>> contexts_;
   std::optional<CandidateRunner> runner_;  // once started
   absl::Time condition_due_ = absl::InfinitePast();
