@@ -44,6 +44,10 @@ absl::Status Serve(TaskHandler& handler, Sandbox sandbox) {
       BEAMD_RETURN_IF_ERROR(handler.AddContext(frame->add_context()));
     } else if (frame->has_drop_context()) {
       handler.DropContext(frame->drop_context().id());
+    } else if (frame->has_attach()) {
+      BEAMD_RETURN_IF_ERROR(handler.Attach(frame->attach(), channel.TakeFile()));
+    } else if (frame->has_detach()) {
+      handler.Detach(frame->detach().id());
     } else {
       internal::Frame reply;
       reply.set_task(frame->task());
@@ -55,6 +59,11 @@ absl::Status Serve(TaskHandler& handler, Sandbox sandbox) {
 }
 
 }  // namespace
+
+absl::Status TaskHandler::Attach(const internal::Attach&, int file) {
+  close(file);
+  return absl::OkStatus();
+}
 
 std::string BuildId() {
   struct stat st;

@@ -12,7 +12,7 @@
 namespace beamd {
 
 // Rises when frames change their meaning.
-inline constexpr uint32_t kFrameProtocol = 1;
+inline constexpr uint32_t kFrameProtocol = 2;
 // The descriptor that a child finds its socket at.
 inline constexpr int kChildChannelFd = 3;
 // How a child ends that ran out of memory where C++ could still tell.
@@ -29,6 +29,9 @@ class TaskHandler {
   virtual absl::Status Start(internal::Hello& hello) = 0;
   virtual absl::Status AddContext(const internal::AddContext& context) = 0;
   virtual void DropContext(uint64_t id) = 0;
+  // Memory shared with the daemon; the descriptor is the handler's. Most have no use for it.
+  virtual absl::Status Attach(const internal::Attach& attach, int file);
+  virtual void Detach(uint64_t) {}
   // Fills in the body of the reply. An error ends the child: the frame was not meant for it.
   virtual absl::Status Handle(const internal::Frame& request, internal::Frame& reply) = 0;
 };

@@ -2,6 +2,10 @@
 
 #include <array>
 #include <optional>
+#include <string>
+
+#include "absl/strings/cord.h"
+#include "engine/base/error_detail.h"
 
 namespace beamd {
 namespace {
@@ -125,6 +129,22 @@ KernelImage FromFrame(const internal::Image& image) {
   to.compute_ops = image.compute_ops();
   to.bytes = image.bytes();
   return to;
+}
+
+internal::Outcome ToFrame(const absl::Status& status) {
+  internal::Outcome to;
+  to.set_code(static_cast<int>(status.code()));
+  to.set_message(std::string(status.message()));
+  if (const auto detail = status.GetPayload(kErrorDetailUrl)) to.set_detail(std::string(*detail));
+  return to;
+}
+
+absl::Status FromFrame(const internal::Outcome& outcome) {
+  absl::Status status(static_cast<absl::StatusCode>(outcome.code()), outcome.message());
+  if (!status.ok() && !outcome.detail().empty()) {
+    status.SetPayload(kErrorDetailUrl, absl::Cord(outcome.detail()));
+  }
+  return status;
 }
 
 }  // namespace beamd

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "absl/status/status.h"
 #include "engine/base/target_caps.h"
 #include "engine/kernel/opt.h"
 #include "engine/llvm/kernel_image.h"
@@ -22,5 +23,9 @@ TargetCaps FromFrame(const internal::Caps& caps);
 
 internal::Image ToFrame(const KernelImage& image);
 KernelImage FromFrame(const internal::Image& image);
+
+// With the ErrorDetail that a status carries.
+internal::Outcome ToFrame(const absl::Status& status);
+absl::Status FromFrame(const internal::Outcome& outcome);
 
 }  // namespace beamd

@@ -53,6 +53,14 @@ std::vector<v1::Driver> Probe(Supervisor& supervisor, const FleetOptions& option
 
 }  // namespace
 
+std::shared_ptr<const Attachment> TurnAttachment(const std::shared_ptr<DeviceTurn>& turn) {
+  auto attachment = std::make_shared<Attachment>();
+  attachment->attach.set_kind(internal::Attach::TURN);
+  attachment->file = turn->file();
+  attachment->owner = turn;
+  return attachment;
+}
+
 absl::StatusOr<FleetOptions> ChooseCores(FleetOptions options) {
   const std::vector<int> allowed = AllowedCores();
   BEAMD_RETURN_IF_ERROR(CheckCores(options.compile_cores, allowed));
@@ -92,6 +100,7 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
   struct Runner {
     std::string device;
     std::vector<int> cores;
+    std::shared_ptr<DeviceTurn> turn;
     PoolId pool;
   };
   std::vector<Runner> runners;
@@ -99,14 +108,16 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
     const std::vector<int>& cores = IsGpu(device) ? options.compile_cores : options.timing_cores;
     // A GPU's driver opens files and needs its user's rights as it goes.
     const Sandbox sandbox = IsGpu(device) ? Sandbox::kDevice : Sandbox::kStrict;
+    BEAMD_ASSIGN_OR_RETURN(std::shared_ptr<DeviceTurn> turn, DeviceTurn::Create());
     const PoolId pool =
         supervisor.AddPool({.name = "runner",
                             .children = 1,
                             .args = {options.runner_command, absl::StrCat("--device=", device),
                                      SandboxFlag(options.sandbox, sandbox)},
                             .cores = cores,
-                            .memory_limit_bytes = options.runner_memory_bytes});
-    runners.push_back({device, cores, pool});
+                            .memory_limit_bytes = options.runner_memory_bytes,
+                            .attachments = {TurnAttachment(turn)}});
+    runners.push_back({device, cores, std::move(turn), pool});
   }
   BEAMD_RETURN_IF_ERROR(supervisor.WaitForHello(fleet.workers, options.start_limit).status());
   absl::Status status = absl::UnavailableError("no device was asked for");
@@ -119,8 +130,10 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
       fleet.failed.push_back({runner.device, std::string(status.message())});
       continue;
     }
-    fleet.devices.push_back(
-        {.description = hello->device(), .runner = runner.pool, .cores = runner.cores});
+    fleet.devices.push_back({.description = hello->device(),
+                             .turn = runner.turn,
+                             .runner = runner.pool,
+                             .cores = runner.cores});
   }
   if (fleet.devices.empty()) return status;
   return fleet;

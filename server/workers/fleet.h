@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "devices/device_turn.h"
 #include "server/workers/frames.pb.h"
 #include "server/workers/supervisor.h"
 
@@ -37,6 +38,8 @@ struct FleetOptions {
 // A device whose runner is up.
 struct FleetDevice {
   internal::DeviceDescription description;
+  // Of all that run kernels on it.
+  std::shared_ptr<DeviceTurn> turn;
   PoolId runner = 0;
   std::vector<int> cores;
 };
@@ -54,6 +57,9 @@ struct Fleet {
   std::vector<FailedDevice> failed;
   std::vector<v1::Driver> drivers;
 };
+
+// For the pool of whoever runs kernels on the device; its id is 0.
+std::shared_ptr<const Attachment> TurnAttachment(const std::shared_ptr<DeviceTurn>& turn);
 
 // Fills in the cores that `options` leaves open: the last core of this process for timing, the
 // others for compiling, and one for both where there is one only. InvalidArgument for cores that

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 
@@ -35,13 +36,20 @@ class FrameParser {
 class FrameChannel {
  public:
   explicit FrameChannel(int fd) : fd_(fd) {}
+  ~FrameChannel();
+  FrameChannel(const FrameChannel&) = delete;
+  FrameChannel& operator=(const FrameChannel&) = delete;
   // nullopt at the end of the stream.
   absl::StatusOr<std::optional<internal::Frame>> Read();
   absl::Status Write(const internal::Frame& frame);
+  // The descriptor that came with the frame that Read gave last; the caller's from now on. -1:
+  // there is none. Frames with one are taken in the order in which they came.
+  int TakeFile();
 
  private:
   int fd_;
   FrameParser parser_;
+  std::deque<int> files_;
 };
 
 }  // namespace beamd

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
@@ -96,10 +98,14 @@ struct Child {
   uint64_t tasks_done = 0;
   int64_t resident_bytes = 0;
   std::list<uint64_t> contexts;  // last used first
+  absl::flat_hash_set<uint64_t> attached;
+  // Descriptors that go with `out`, by where their frame begins in it.
+  std::deque<std::pair<size_t, std::shared_ptr<const Attachment>>> files;
 };
 
 struct Pool {
   PoolOptions options;
+  bool closed = false;
   std::list<std::unique_ptr<Child>> children;
   std::map<uint64_t, std::deque<PoolTask>> queues;  // by owner; none is empty
   uint64_t last_owner = 0;
@@ -111,6 +117,25 @@ struct Pool {
   std::string start_error = "not yet";
   Clock::time_point next_start = Clock::time_point::min();
 };
+
+// As send(2), with a descriptor beside the bytes where there is one.
+ssize_t SendBytes(int channel, const char* bytes, size_t size, int file) {
+  iovec what{.iov_base = const_cast<char*>(bytes), .iov_len = size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &what;
+  message.msg_iovlen = 1;
+  if (file >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &file, sizeof(file));
+  }
+  return sendmsg(channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
 
 std::string DescribeExit(const siginfo_t& info) {
   if (info.si_code == CLD_EXITED) return absl::StrCat("exited with status ", info.si_status);
@@ -144,17 +169,28 @@ class Supervisor::Impl {
 
   PoolId AddPool(PoolOptions options) {
     MutexLock lock(mutex_);
-    pools_.push_back(std::make_unique<Pool>());
-    pools_.back()->options = std::move(options);
-    pools_.back()->share = FairShare(weights_);
+    auto at = std::find_if(pools_.begin(), pools_.end(), [](const std::unique_ptr<Pool>& pool) {
+      return pool->closed && pool->children.empty();
+    });
+    if (at == pools_.end()) at = pools_.insert(pools_.end(), nullptr);
+    *at = std::make_unique<Pool>();
+    (*at)->options = std::move(options);
+    (*at)->share = FairShare(weights_);
     Wake();
-    return static_cast<PoolId>(pools_.size()) - 1;
+    return static_cast<PoolId>(at - pools_.begin());
   }
 
   void ClosePool(PoolId id) {
     MutexLock lock(mutex_);
     Pool& pool = *pools_[id];
+    pool.closed = true;
     pool.options.children = 0;
+    for (auto& [owner, queue] : pool.queues) {
+      for (PoolTask& task : queue) {
+        Finish(pool, std::move(task), {.outcome = TaskOutcome::kCancelled, .detail = "closed"});
+      }
+    }
+    pool.queues.clear();
     for (const auto& child : pool.children) Condemn(*child, TaskOutcome::kCancelled, "closed");
     Wake();
   }
@@ -176,10 +212,11 @@ class Supervisor::Impl {
   void Submit(PoolId id, PoolTask task) {
     MutexLock lock(mutex_);
     Pool& pool = *pools_[id];
-    if (stopping_) {
+    if (stopping_ || pool.closed) {
       pool.share.Enter(task.claim.principal);
-      Finish(pool, std::move(task),
-             {.outcome = TaskOutcome::kCancelled, .detail = "shutting down"});
+      Finish(
+          pool, std::move(task),
+          {.outcome = TaskOutcome::kCancelled, .detail = pool.closed ? "closed" : "shutting down"});
       return;
     }
     if (!pool.state.quarantine.empty()) {
@@ -222,6 +259,18 @@ class Supervisor::Impl {
       }
     }
     Wake();
+  }
+
+  void Detach(PoolId id, uint64_t attachment) {
+    MutexLock lock(mutex_);
+    for (const auto& child : pools_[id]->children) {
+      if (child->attached.erase(attachment) == 0) continue;
+      internal::Frame frame;
+      frame.mutable_detach()->set_id(attachment);
+      Send(*child, frame);
+      Flush(*child);
+      if (!child->out.empty()) Wake();
+    }
   }
 
   void SetCanary(PoolId id, Canary canary) {
@@ -279,13 +328,30 @@ class Supervisor::Impl {
   // --- sending ---
 
   void Flush(Child& child) BEAMD_REQUIRES(mutex_) {
-    while (!child.out.empty()) {
-      const ssize_t n = send(child.process.channel, child.out.data(), child.out.size(),
-                             MSG_NOSIGNAL | MSG_DONTWAIT);
+    size_t sent = 0;
+    while (sent < child.out.size()) {
+      // Up to the next frame that has a descriptor: it goes with the frame's first bytes.
+      const bool with_file = !child.files.empty() && child.files.front().first == sent;
+      const auto next = child.files.begin() + (with_file ? 1 : 0);
+      const size_t end = next == child.files.end() ? child.out.size() : next->first;
+      const ssize_t n = SendBytes(child.process.channel, child.out.data() + sent, end - sent,
+                                  with_file ? child.files.front().second->file : -1);
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return;  // full: POLLOUT tells; broken: the pidfd tells
-      child.out.erase(0, static_cast<size_t>(n));
+      if (n <= 0) break;  // full: POLLOUT tells; broken: the pidfd tells
+      if (with_file) child.files.pop_front();
+      sent += static_cast<size_t>(n);
     }
+    child.out.erase(0, sent);
+    for (auto& [begin, attachment] : child.files) begin -= sent;
+  }
+
+  void SendAttachment(Child& child, const std::shared_ptr<const Attachment>& attachment)
+      BEAMD_REQUIRES(mutex_) {
+    if (!child.attached.insert(attachment->attach.id()).second) return;
+    internal::Frame frame;
+    *frame.mutable_attach() = attachment->attach;
+    child.files.emplace_back(child.out.size(), attachment);
+    Send(child, frame);
   }
 
   // False where the frame is too long to send.
@@ -346,6 +412,7 @@ class Supervisor::Impl {
   void Run(Pool& pool, Child& child, PoolTask task) BEAMD_REQUIRES(mutex_) {
     child.task_number = ++last_task_;
     task.request.set_task(child.task_number);
+    for (const auto& attachment : task.attachments) SendAttachment(child, attachment);
     if ((task.context != nullptr && !SendContext(pool, child, *task.context)) ||
         !Send(child, task.request)) {
       Finish(pool, std::move(task),
@@ -564,6 +631,8 @@ class Supervisor::Impl {
       pool.state.hello = frame.hello();
       pool.start_failures = 0;
       child.greeted = true;
+      for (const auto& attachment : pool.options.attachments) SendAttachment(child, attachment);
+      Flush(child);
       child.deadline = kNever;
       child.state = Child::State::kIdle;
       if (pool.canary && !pool.canary->requests.empty()) Ask(pool, child);
@@ -677,7 +746,7 @@ class Supervisor::Impl {
     if (child->task) {
       // Nothing a task does sends SIGKILL: an operator or the system did, and the task is innocent.
       const bool innocent = !condemned && info.si_code != CLD_EXITED && info.si_status == SIGKILL;
-      if (innocent && !child->task->retried) {
+      if (innocent && pool.options.retry && !child->task->retried) {
         child->task->retried = true;
         pool.queues[child->task->owner].push_front(*std::move(child->task));
       } else {
@@ -756,6 +825,7 @@ bool Supervisor::Release(PoolId pool) { return impl_->Release(pool); }
 void Supervisor::Submit(PoolId pool, PoolTask task) { impl_->Submit(pool, std::move(task)); }
 void Supervisor::Cancel(uint64_t owner) { impl_->Cancel(owner); }
 void Supervisor::DropContext(uint64_t context) { impl_->DropContext(context); }
+void Supervisor::Detach(PoolId pool, uint64_t attachment) { impl_->Detach(pool, attachment); }
 PoolState Supervisor::State(PoolId pool) const { return impl_->State(pool); }
 uint64_t Supervisor::NewId() { return impl_->NewId(); }
 

@@ -22,6 +22,14 @@
 
 namespace beamd {
 
+// Memory, or another thing behind a descriptor, that children are given before a task that names
+// it.
+struct Attachment {
+  internal::Attach attach;  // its id is of this pool alone
+  int file = -1;
+  std::shared_ptr<const void> owner;  // keeps the descriptor open
+};
+
 struct PoolOptions {
   std::string name;  // "worker", "runner"
   int children = 1;
@@ -36,6 +44,11 @@ struct PoolOptions {
   int64_t recycle_tasks = 0;
   // Contexts that a child keeps; the longest unused goes first.
   int contexts = 8;
+  // Given to every child once it has said hello.
+  std::vector<std::shared_ptr<const Attachment>> attachments;
+  // Whether a task may be given a second child where its first was killed from outside: it must do
+  // no harm when it runs twice.
+  bool retry = true;
 };
 
 // What a child must answer rightly before it is given work; it is asked once it has said hello.
@@ -75,6 +88,8 @@ struct PoolTask {
   Claim claim;
   // Sent to a child before its first task that names it; its id is unique in the daemon.
   std::shared_ptr<const internal::AddContext> context;
+  // Likewise; a child keeps them until Detach.
+  std::vector<std::shared_ptr<const Attachment>> attachments;
   internal::Frame request;
   absl::Duration limit = absl::InfiniteDuration();
   // Called once, on the supervisor's thread: must not block, may submit.
@@ -115,7 +130,8 @@ class Supervisor {
 
   // Starts the children.
   PoolId AddPool(PoolOptions options);
-  // Ends its children and starts no more; it takes no tasks.
+  // Ends its children and starts no more; it takes no tasks, and those that wait end as cancelled.
+  // Its number is given to another pool once they are gone.
   void ClosePool(PoolId pool);
   // Until a child of the pool has said hello. Unavailable where none does.
   absl::StatusOr<internal::Hello> WaitForHello(PoolId pool, absl::Duration timeout);
@@ -135,6 +151,9 @@ class Supervisor {
   void Cancel(uint64_t owner);
   // Forgets a context in every child that holds it.
   void DropContext(uint64_t context);
+
+  // Takes an attachment from the pool's children.
+  void Detach(PoolId pool, uint64_t attachment);
 
   PoolState State(PoolId pool) const;
   // A number no one else was given: for owners and contexts.
