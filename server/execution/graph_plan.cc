@@ -1,0 +1,428 @@
+#include "server/execution/graph_plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/error_detail.h"
+#include "engine/base/profile.h"
+#include "engine/base/status.h"
+#include "engine/kernel/kernel.h"
+#include "engine/kernel/vector_products.h"
+#include "engine/schedule/memory_plan.h"
+#include "engine/shape/verify_tensor.h"
+#include "engine/tensor/graph.h"
+#include "engine/tensor/graph_gradient.h"
+#include "engine/uop/kernel_hash.h"
+#include "engine/uop/verify.h"
+#include "server/execution/kernel_cache.h"
+
+namespace beamd {
+namespace {
+
+// A holder of the device gives its turn up after a kernel that ends past this.
+constexpr int64_t kTurnNanoseconds = 1'000'000;
+
+// Nodes of a graph with its gradients, over those without: engine/tensor/graph_gradient.h.
+constexpr int kGradientNodes = 9;
+
+// What stands for the memory of an input until a run brings it.
+struct GivenLater final : BufferMemory {};
+
+}  // namespace
+
+std::vector<Opt> UntunedOpts(const Kernel& kernel) {
+  const bool cpu = kernel.caps().kind == TargetKind::kCpu;
+  return (cpu ? CpuOptimizations(kernel) : HandCodedOptimizations(kernel)).applied_opts();
+}
+
+absl::StatusOr<std::vector<GraphKernel>> KernelsOf(const Schedule& schedule, const TargetCaps& caps,
+                                                   UOpGraph& graph, std::vector<int>* of_item) {
+  std::vector<GraphKernel> kernels;
+  absl::flat_hash_map<UOp, int> known;  // by canonical form
+  for (const ScheduleItem& item : schedule.items) {
+    if (of_item != nullptr) of_item->push_back(-1);
+    if (item.kind != ScheduleItem::Kind::kKernel) continue;
+    const UOp canonical = CanonicalKernel(item.ast, graph);
+    const auto [at, fresh] = known.try_emplace(canonical, static_cast<int>(kernels.size()));
+    if (fresh) {
+      GraphKernel& kernel = kernels.emplace_back();
+      kernel.ast = canonical;
+      kernel.hash = KernelHash(canonical);
+      kernel.cost = CostOf(canonical);
+      UOpGraph scratch;  // what opts make of symbolic sizes goes with it
+      BEAMD_ASSIGN_OR_RETURN(Kernel opted, Kernel::Create(scratch.Import(canonical), caps));
+      kernel.heuristic_opts = UntunedOpts(opted);
+      BEAMD_RETURN_IF_ERROR(opted.ApplyAll(kernel.heuristic_opts));
+      kernel.name = opted.name();
+    }
+    ++kernels[static_cast<size_t>(at->second)].launches;
+    if (of_item != nullptr) of_item->back() = at->second;
+  }
+  return kernels;
+}
+
+absl::StatusOr<std::unique_ptr<LoadedKernels>> LoadedKernels::Create(Device& device) {
+  BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<KernelCompiler> compiler,
+                         KernelCompiler::Create(device.caps()));
+  return std::unique_ptr<LoadedKernels>(new LoadedKernels(device, std::move(compiler)));
+}
+
+absl::StatusOr<std::shared_ptr<const LoadedKernels::Loaded>> LoadedKernels::Get(
+    const GraphKernel& kernel, const std::vector<Opt>& opts, const KernelImage* image,
+    std::optional<KernelImage>& compiled) {
+  const std::pair<Digest, std::string> key(kernel.hash, ToString(opts));
+  if (const auto it = loaded_.find(key); it != loaded_.end()) {
+    if (std::shared_ptr<const Loaded> there = it->second.lock()) return there;
+  }
+  UOpGraph graph;
+  BEAMD_ASSIGN_OR_RETURN(Kernel opted, Kernel::Create(graph.Import(kernel.ast), device_.caps()));
+  if (!opted.ApplyAll(opts).ok()) {
+    BEAMD_ASSIGN_OR_RETURN(opted, Kernel::Create(graph.Import(kernel.ast), device_.caps()));
+    BEAMD_RETURN_IF_ERROR(opted.ApplyAll(kernel.heuristic_opts));
+    image = nullptr;
+  }
+  auto loaded = std::make_shared<Loaded>();
+  loaded->name = opted.name();
+  loaded->opts = opted.applied_opts();
+  const std::string what = absl::StrCat("kernel ", loaded->name);
+  absl::StatusOr<std::unique_ptr<Executable>> executable = absl::NotFoundError("no image");
+  if (image != nullptr) {
+    executable = device_.Load(*image);
+    if (executable.ok()) loaded->image = *image;
+  }
+  // An image that doesn't load is as none.
+  if (!executable.ok()) {
+    absl::StatusOr<CompileResult> result = compiler_->Compile(opted, {});
+    if (!result.ok()) return Annotated(result.status(), what);
+    executable = device_.Load(result->image);
+    if (!executable.ok()) return Annotated(executable.status(), what);
+    loaded->image = result->image;
+    compiled = std::move(result->image);
+  }
+  loaded->executable = *std::move(executable);
+  loaded->image.code.clear();
+  loaded_[key] = loaded;
+  return loaded;
+}
+
+int64_t GraphPlan::Output::size_bytes() const {
+  int64_t bytes = SizeBytes(dtype);
+  for (const int64_t size : shape) bytes *= size;
+  return bytes;
+}
+
+absl::StatusOr<std::unique_ptr<GraphPlan>> GraphPlan::Create(LoadedKernels& kernels,
+                                                             const std::string& device, UOp root,
+                                                             size_t inputs,
+                                                             std::span<const uint64_t> gradients,
+                                                             std::span<const UOp> wire_nodes) {
+  std::unique_ptr<GraphPlan> plan(new GraphPlan(kernels, device));
+  BEAMD_RETURN_IF_ERROR(plan->Schedule(root, inputs, gradients, wire_nodes));
+  return plan;
+}
+
+absl::Status GraphPlan::Schedule(UOp root, size_t inputs, std::span<const uint64_t> gradients,
+                                 std::span<const UOp> wire_nodes) {
+  absl::flat_hash_map<uint64_t, Tensor> given;
+  std::vector<UOp> nodes(wire_nodes.begin(), wire_nodes.end());
+  if (nodes.empty()) nodes = Toposort(root);
+  // Shapes of inputs are what their nodes say: the graph is verified before they are looked at.
+  TensorGraphLimits limits;
+  limits.max_nodes = std::max<int>(limits.max_nodes, static_cast<int>(nodes.size()));
+  if (gradients.empty()) {
+    BEAMD_RETURN_IF_ERROR(VerifyTensorGraph(root, nodes, limits, context_.device()).status());
+  } else {
+    BEAMD_ASSIGN_OR_RETURN(root, GradientGraph(root, gradients, nodes, limits, context_.device()));
+    limits.max_nodes *= kGradientNodes;
+  }
+  held_.resize(inputs);
+  for (const UOp u : nodes) {
+    if (!u.is(Op::kBuffer)) continue;
+    const auto& arg = u.data<BufferArg>();
+    if (arg.id >= inputs) {
+      return absl::InvalidArgumentError(absl::StrCat("BUFFER ", arg.id, " is none of ", inputs));
+    }
+    if (held_[arg.id] != nullptr) continue;
+    auto buffer = std::make_shared<TensorBuffer>();
+    buffer->device = context_.device();
+    buffer->dtype = u.scalar();
+    buffer->size_elements = 1;
+    Shape shape;
+    for (const IntOrSrc& size : arg.shape) {
+      if (size.src >= 0) {
+        return InvalidArgument("the shape of a BUFFER is numbers",
+                               {.reason = "SYMBOLIC_BUFFER", .field = "buffer_arg.shape"});
+      }
+      shape.emplace_back(size.value);
+      buffer->size_elements *= size.value;
+    }
+    buffer->memory = std::make_shared<GivenLater>();
+    given.emplace(arg.id, Tensor(LazyBuffer::FromBuffer(context_, buffer, shape)));
+    memory_of_[buffer.get()] = arg.id;
+    held_[arg.id] = std::move(buffer);
+  }
+  memory_count_ = inputs;
+  std::vector<LazyBuffer> roots;
+  {
+    BEAMD_ASSIGN_OR_RETURN(const GraphTensors tensors,
+                           TensorsFromGraph(context_, root, given, nodes, limits));
+    for (const Tensor& output : tensors.outputs) {
+      if (!output.ok()) return output.status();
+      roots.push_back(output.lazydata());
+    }
+  }
+  BEAMD_RETURN_IF_ERROR(FindOutputs(roots, nodes, root));
+  BEAMD_ASSIGN_OR_RETURN(schedule_, CreateSchedule(roots));
+  roots.clear();
+  BEAMD_ASSIGN_OR_RETURN(kernels_,
+                         KernelsOf(schedule_, loaded_.device().caps(), graph_, &kernel_of_item_));
+  const MemoryPlan plan = PlanMemory(schedule_);
+  for (const MemoryPlan::Arena& arena : plan.arenas) scratch_bytes_ += arena.size_bytes;
+  absl::flat_hash_set<const TensorBuffer*> counted;
+  for (const ScheduleItem& item : schedule_.items) {
+    launches_ += item.kind == ScheduleItem::Kind::kKernel ? 1 : 0;
+    if (item.kind == ScheduleItem::Kind::kCopy) {
+      return absl::UnimplementedError("a copy to another device: a session has one");
+    }
+    for (const std::shared_ptr<TensorBuffer>& buffer : item.buffers) {
+      const TensorBuffer& whole = buffer->parent != nullptr ? *buffer->parent : *buffer;
+      if (memory_of_.contains(&whole) || plan.places.contains(&whole)) continue;
+      if (counted.insert(&whole).second) scratch_bytes_ += whole.size_bytes();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphPlan::FindOutputs(std::vector<LazyBuffer>& roots, std::span<const UOp> nodes,
+                                    UOp root) {
+  const std::span<const UOp> sources = root.is(Op::kSink) ? root.src() : std::span(&root, 1);
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const auto fault = [&](absl::string_view reason, absl::string_view what) {
+      const auto at = std::find(nodes.begin(), nodes.end(), sources[i]);
+      return NodeError(at - nodes.begin(), sources[i].op(),
+                       absl::StrCat("is output ", i, ", ", what),
+                       {.reason = std::string(reason), .field = "src"});
+    };
+    LazyBuffer& value = roots[i];
+    Output output{.dtype = value.dtype()};
+    for (const SInt& size : value.shape()) {
+      if (!size.is_number()) {
+        return fault("SYMBOLIC_OUTPUT", "whose shape is no numbers: shrink or pad it to some");
+      }
+      output.shape.push_back(size.number());
+    }
+    if (output.size_bytes() == 0) return fault("EMPTY_OUTPUT", "which has no element");
+    // What is a view of other memory, or of a part of it, is copied to memory of its own.
+    bool window = value.base().op() == Op::kBufferView;
+    // An input in another shape.
+    if (!value.is_base() && value.base().op() == Op::kBuffer) window = true;
+    if (!value.is_base() && value.base().op() == Op::kAssign) window = true;
+    const bool whole = value.st().contiguous() && value.size() == value.base().size() &&
+                       value.base().op() != Op::kConst;
+    if (window) {
+      value = value.Clone();
+    } else if (!whole) {
+      value = value.Contiguous();
+      if (value.base().op() == Op::kBufferView) value = value.Clone();
+    }
+    const std::shared_ptr<TensorBuffer>& buffer = value.base().buffer();
+    const auto [at, fresh] = memory_of_.try_emplace(buffer.get(), memory_count_);
+    if (fresh) {
+      ++memory_count_;
+      held_.push_back(buffer);
+    }
+    output.memory = at->second;
+    outputs_.push_back(std::move(output));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<GraphPlan::Built>> GraphPlan::Build(std::span<const Choice> choices) {
+  BEAMD_CHECK(choices.size() == kernels_.size(), "a choice a kernel");
+  BEAMD_CHECK(code_.empty(), "a plan is built once");
+  std::vector<Built> built;
+  std::vector<std::shared_ptr<const LoadedKernels::Loaded>> code;
+  for (size_t i = 0; i < kernels_.size(); ++i) {
+    Built& one = built.emplace_back();
+    BEAMD_ASSIGN_OR_RETURN(code.emplace_back(), loaded_.Get(kernels_[i], choices[i].opts,
+                                                            choices[i].image, one.compiled));
+    one.name = code.back()->name;
+    one.opts = code.back()->opts;
+  }
+
+  Device& device = loaded_.device();
+  const MemoryPlan plan = PlanMemory(schedule_);
+  std::vector<Buffer*> arenas;
+  for (const MemoryPlan::Arena& arena : plan.arenas) {
+    BEAMD_ASSIGN_OR_RETURN(scratch_.emplace_back(),
+                           device.Allocate(static_cast<size_t>(arena.size_bytes)));
+    arenas.push_back(scratch_.back().get());
+  }
+  absl::flat_hash_map<const TensorBuffer*, Buffer*> own;
+  // Memory of the plan's own, `offset_bytes` into the buffer.
+  const auto find_own = [&](const TensorBuffer& whole, int64_t offset_bytes,
+                            int64_t size_bytes) -> absl::StatusOr<Buffer*> {
+    if (const auto place = plan.places.find(&whole); place != plan.places.end()) {
+      BEAMD_ASSIGN_OR_RETURN(
+          windows_.emplace_back(),
+          device.View(*arenas[static_cast<size_t>(place->second.arena)],
+                      static_cast<size_t>(place->second.offset_bytes + offset_bytes),
+                      static_cast<size_t>(size_bytes)));
+      return windows_.back().get();
+    }
+    Buffer*& memory = own[&whole];
+    if (memory == nullptr) {
+      BEAMD_ASSIGN_OR_RETURN(scratch_.emplace_back(),
+                             device.Allocate(static_cast<size_t>(whole.size_bytes())));
+      memory = scratch_.back().get();
+    }
+    if (offset_bytes == 0) return memory;
+    BEAMD_ASSIGN_OR_RETURN(
+        windows_.emplace_back(),
+        device.View(*memory, static_cast<size_t>(offset_bytes), static_cast<size_t>(size_bytes)));
+    return windows_.back().get();
+  };
+  std::map<std::string, Variable> variables;
+  for (size_t i = 0; i < schedule_.items.size(); ++i) {
+    const ScheduleItem& item = schedule_.items[i];
+    if (item.kind != ScheduleItem::Kind::kKernel) continue;  // a view: its buffer names its parent
+    Step step{.kernel = kernel_of_item_[i]};
+    const KernelImage& image = code[static_cast<size_t>(step.kernel)]->image;
+    for (size_t k = 0; k < image.buffers.size(); ++k) {
+      const TensorBuffer& buffer = *item.buffers[static_cast<size_t>(image.buffers[k].slot)];
+      const TensorBuffer& whole = buffer.parent != nullptr ? *buffer.parent : buffer;
+      const int64_t offset = buffer.parent != nullptr ? buffer.offset_bytes : 0;
+      Buffer*& memory = step.buffers.emplace_back();
+      if (const auto given = memory_of_.find(&whole); given != memory_of_.end()) {
+        uses_.push_back({.step = steps_.size(),
+                         .index = k,
+                         .memory = given->second,
+                         .offset_bytes = static_cast<size_t>(offset)});
+      } else {
+        BEAMD_ASSIGN_OR_RETURN(memory, find_own(whole, offset, buffer.size_bytes()));
+      }
+    }
+    for (size_t k = 0; k < image.variables.size(); ++k) {
+      Variable& variable = variables[image.variables[k].name];
+      variable.name = image.variables[k].name;
+      variable.uses.emplace_back(steps_.size(), k);
+    }
+    steps_.push_back(std::move(step));
+  }
+  for (auto& [name, variable] : variables) variables_.push_back(std::move(variable));
+  code_ = std::move(code);
+  return built;
+}
+
+absl::Status GraphPlan::PrepareAll(std::span<Buffer* const> memories) {
+  std::vector<std::vector<std::unique_ptr<Buffer>>> windows(steps_.size());
+  for (const Use& use : uses_) {
+    Step& step = steps_[use.step];
+    step.buffers[use.index] = memories[use.memory];
+    if (use.offset_bytes == 0) continue;
+    BEAMD_ASSIGN_OR_RETURN(
+        windows[use.step].emplace_back(),
+        loaded_.device().View(*memories[use.memory], use.offset_bytes,
+                              memories[use.memory]->size_bytes() - use.offset_bytes));
+    step.buffers[use.index] = windows[use.step].back().get();
+  }
+  for (Step& step : steps_) {
+    const LoadedKernels::Loaded& code = *code_[static_cast<size_t>(step.kernel)];
+    std::vector<int64_t> values;
+    for (const KernelImage::Variable& variable : code.image.variables) {
+      values.push_back(variable.min);
+    }
+    Launch launch;
+    launch.buffers = step.buffers;
+    launch.variables = values;
+    launch.end = code.image.slices;
+    absl::StatusOr<std::unique_ptr<PreparedLaunch>> prepared =
+        loaded_.device().Prepare(*code.executable, launch);
+    if (!prepared.ok()) return Annotated(prepared.status(), absl::StrCat("kernel ", code.name));
+    step.launch = *std::move(prepared);
+  }
+  prepared_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status GraphPlan::SetVariables(const VariableValues& variables) {
+  for (Variable& variable : variables_) {
+    std::optional<int64_t> value;
+    if (const auto given = variables.find(variable.name); given != variables.end()) {
+      value = given->second;
+    } else if (const auto bound = context_.bindings().find(variable.name);
+               bound != context_.bindings().end()) {
+      value = bound->second;
+    } else {
+      return WithDetail(absl::FailedPreconditionError(
+                            absl::StrCat("variable \"", variable.name, "\" has no value")),
+                        {.reason = "NO_VALUE", .field = "variables"});
+    }
+    if (variable.value == value) continue;
+    variable.value.reset();
+    for (const auto& [step, index] : variable.uses) {
+      BEAMD_RETURN_IF_ERROR(steps_[step].launch->SetVariable(index, *value));
+    }
+    variable.value = value;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphPlan::Run(std::span<Buffer* const> memories, const VariableValues& variables,
+                            DeviceTurn* turn, bool profile, Result& result) {
+  result = {};
+  if (memories.size() != memory_count_) return absl::InternalError("a plan's memories are amiss");
+  if (!prepared_) BEAMD_RETURN_IF_ERROR(PrepareAll(memories));
+  for (const Use& use : uses_) {
+    BEAMD_RETURN_IF_ERROR(
+        steps_[use.step].launch->SetBuffer(use.index, *memories[use.memory], use.offset_bytes));
+  }
+  BEAMD_RETURN_IF_ERROR(SetVariables(variables));
+
+  Device& device = loaded_.device();
+  const bool waits =
+      device.caps().kind != TargetKind::kCpu;  // launches may return before their end
+  int64_t began_ns = 0;
+  const auto take = [&] {
+    if (turn != nullptr && !turn->TryTake()) {
+      const int64_t start_ns = MonotonicNanoseconds();
+      turn->Take();
+      result.wait_s += static_cast<double>(MonotonicNanoseconds() - start_ns) * 1e-9;
+    }
+    began_ns = MonotonicNanoseconds();
+  };
+  const auto give = [&]() -> absl::Status {
+    const absl::Status done = waits ? device.Wait() : absl::OkStatus();
+    result.run_s += static_cast<double>(MonotonicNanoseconds() - began_ns) * 1e-9;
+    if (turn != nullptr) turn->Give();
+    return done;
+  };
+  if (profile) result.launches.reserve(steps_.size());
+  take();
+  result.began = true;
+  absl::Status status;
+  for (size_t i = 0; i < steps_.size() && status.ok(); ++i) {
+    const int64_t start_ns = profile ? MonotonicNanoseconds() : 0;
+    status = steps_[i].launch->Start();
+    if (profile && status.ok()) {
+      if (waits) status = device.Wait();
+      result.launches.push_back(
+          {.kernel = steps_[i].kernel,
+           .seconds = static_cast<double>(MonotonicNanoseconds() - start_ns) * 1e-9});
+    }
+    if (!status.ok()) {
+      status = Annotated(status, absl::StrCat("kernel ", code_[steps_[i].kernel]->name));
+      break;
+    }
+    if (i + 1 < steps_.size() && MonotonicNanoseconds() - began_ns > kTurnNanoseconds) {
+      status = give();
+      take();
+    }
+  }
+  const absl::Status done = give();
+  return status.ok() ? done : status;
+}
+
+}  // namespace beamd

@@ -1,0 +1,171 @@
+#include "server/execution/session_handler.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "devices/registry.h"
+#include "engine/base/status.h"
+#include "engine/uop/wire.h"
+#include "server/execution/shared_memory.h"
+#include "server/workers/codec.h"
+#include "server/workers/spawn.h"
+
+namespace beamd {
+
+absl::Status SessionHandler::Start(internal::Hello& hello) {
+  BEAMD_ASSIGN_OR_RETURN(device_, OpenDevice(options_.device));
+  BEAMD_ASSIGN_OR_RETURN(kernels_, LoadedKernels::Create(*device_));
+  hello.mutable_device()->set_id(options_.device);
+  return absl::OkStatus();
+}
+
+absl::Status SessionHandler::Attach(const internal::Attach& attach, int file) {
+  if (attach.kind() == internal::Attach::TURN) {
+    BEAMD_ASSIGN_OR_RETURN(turn_, DeviceTurn::Open(file));
+    return absl::OkStatus();
+  }
+  BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory,
+                         SharedMemory::Open(file, attach.bytes(), attach.writable()));
+  memories_[attach.id()] = std::make_unique<SharedBuffer>(std::move(memory));
+  return absl::OkStatus();
+}
+
+void SessionHandler::MoveTo(const std::vector<int>& cores) {
+  if (cores.empty() || cores_ == &cores) return;
+  // Advice: where the kernel refuses it, kernels run elsewhere.
+  BindToCores(cores).IgnoreError();
+  cores_ = &cores;
+}
+
+absl::Status SessionHandler::Handle(const internal::Frame& request, internal::Frame& reply) {
+  ++tasks_;
+  if (request.has_run()) {
+    MoveTo(options_.device_cores);
+    internal::RunPlanReply& ran = *reply.mutable_ran();
+    *ran.mutable_outcome() = ToFrame(Run(request.run(), ran));
+    return absl::OkStatus();
+  }
+  MoveTo(options_.compile_cores);
+  if (request.has_plan()) {
+    internal::PlanReply& planned = *reply.mutable_planned();
+    *planned.mutable_outcome() = ToFrame(MakePlan(request.plan(), planned));
+    return absl::OkStatus();
+  }
+  if (request.has_build()) {
+    internal::BuildReply& built = *reply.mutable_built();
+    *built.mutable_outcome() = ToFrame(Build(request.build(), built));
+    // What is half built is of no use.
+    if (built.outcome().code() != 0) plans_.erase(request.build().plan());
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("a session's runner was sent a frame that is none of its");
+}
+
+absl::Status SessionHandler::MakePlan(const internal::PlanRequest& request,
+                                      internal::PlanReply& reply) {
+  const absl::Time start = absl::Now();
+  auto made = std::make_unique<Plan>();
+  std::vector<UOp> nodes;
+  GraphLimits limits;
+  limits.max_nodes = request.graph().nodes_size();
+  limits.max_buffers = request.graph().nodes_size() + 1;
+  BEAMD_ASSIGN_OR_RETURN(const UOp root, FromProto(request.graph(), made->graph, limits, &nodes));
+  BEAMD_ASSIGN_OR_RETURN(
+      made->plan,
+      GraphPlan::Create(*kernels_, options_.device, root, request.inputs(),
+                        {request.gradients().data(), static_cast<size_t>(request.gradients_size())},
+                        nodes));
+  for (const GraphKernel& kernel : made->plan->kernels()) {
+    internal::PlanKernel& to = *reply.add_kernels();
+    to.set_name(kernel.name);
+    *to.mutable_graph() = ToProto(kernel.ast);
+    to.set_hash(kernel.hash.Hex());
+    to.set_launches(static_cast<uint32_t>(kernel.launches));
+    to.set_flops(kernel.cost.operations);
+    to.set_bytes(kernel.cost.bytes);
+    *to.mutable_heuristic_opts() = ToWire(kernel.heuristic_opts);
+  }
+  for (const GraphPlan::Output& output : made->plan->outputs()) {
+    internal::PlanOutput& to = *reply.add_outputs();
+    to.set_memory(static_cast<uint32_t>(output.memory));
+    to.set_scalar(static_cast<uint32_t>(output.dtype));
+    to.mutable_shape()->Add(output.shape.begin(), output.shape.end());
+  }
+  reply.set_scratch_bytes(made->plan->scratch_bytes());
+  reply.set_launches(static_cast<uint32_t>(made->plan->launches()));
+  reply.set_schedule_ns(absl::ToInt64Nanoseconds(absl::Now() - start));
+  made->used = tasks_;
+  plans_[request.plan()] = std::move(made);
+  if (static_cast<int64_t>(plans_.size()) > options_.plans) {
+    plans_.erase(std::min_element(plans_.begin(), plans_.end(), [](const auto& a, const auto& b) {
+      return a.second->used < b.second->used;
+    }));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionHandler::Build(const internal::BuildRequest& request,
+                                   internal::BuildReply& reply) {
+  const absl::Time start = absl::Now();
+  const auto at = plans_.find(request.plan());
+  if (at == plans_.end() || at->second->built) {
+    reply.set_unknown(true);
+    return absl::OkStatus();
+  }
+  GraphPlan& plan = *at->second->plan;
+  if (static_cast<size_t>(request.kernels_size()) != plan.kernels().size()) {
+    return absl::InternalError("a plan is built of other kernels");
+  }
+  std::vector<KernelImage> images;
+  images.reserve(plan.kernels().size());
+  std::vector<GraphPlan::Choice> choices;
+  for (const internal::BuildRequest::Choice& from : request.kernels()) {
+    GraphPlan::Choice& choice = choices.emplace_back();
+    choice.opts = FromWire(from.opts());
+    if (from.has_image()) choice.image = &images.emplace_back(FromFrame(from.image()));
+  }
+  BEAMD_ASSIGN_OR_RETURN(const std::vector<GraphPlan::Built> built, plan.Build(choices));
+  for (const GraphPlan::Built& from : built) {
+    internal::BuildReply::Built& to = *reply.add_kernels();
+    to.set_name(from.name);
+    *to.mutable_opts() = ToWire(from.opts);
+    if (from.compiled) *to.mutable_image() = ToFrame(*from.compiled);
+  }
+  at->second->built = true;
+  reply.set_compile_ns(absl::ToInt64Nanoseconds(absl::Now() - start));
+  return absl::OkStatus();
+}
+
+absl::Status SessionHandler::Run(const internal::RunPlanRequest& request,
+                                 internal::RunPlanReply& reply) {
+  const auto at = plans_.find(request.plan());
+  if (at == plans_.end() || !at->second->built) {
+    reply.set_unknown(true);
+    return absl::OkStatus();
+  }
+  at->second->used = tasks_;
+  std::vector<Buffer*> memories;
+  memories.reserve(static_cast<size_t>(request.memories_size()));
+  for (const uint64_t id : request.memories()) {
+    const auto memory = memories_.find(id);
+    if (memory == memories_.end()) return absl::InternalError("a memory was never attached");
+    memories.push_back(memory->second.get());
+  }
+  const VariableValues variables(request.variables().begin(), request.variables().end());
+  GraphPlan::Result result;
+  const absl::Status status =
+      at->second->plan->Run(memories, variables, turn_.get(), request.profile(), result);
+  reply.set_began(result.began);
+  reply.set_run_s(result.run_s);
+  reply.set_wait_s(result.wait_s);
+  for (const GraphPlan::Launched& launched : result.launches) {
+    internal::RunPlanReply::Launch& to = *reply.add_launches();
+    to.set_kernel(static_cast<uint32_t>(launched.kernel));
+    to.set_seconds(launched.seconds);
+  }
+  return status;
+}
+
+}  // namespace beamd
