@@ -31,6 +31,7 @@ constexpr char kJob = 'j';
 constexpr char kOpenJob = 'o';
 constexpr char kCandidate = 'c';
 constexpr char kUsage = 'u';
+constexpr char kImage = 'i';
 
 constexpr absl::string_view kSchemaKey = "mschema";
 // The sequence of the newest record, in decimal digits.
@@ -415,6 +416,22 @@ absl::StatusOr<std::vector<v1::Record>> Store::ListRecords(const std::optional<D
 absl::StatusOr<std::optional<v1::Graph>> Store::FindGraph(const Digest& kernel) {
   return impl_->Find<v1::Graph>(Key(kGraph, Bytes(kernel)));
 }
+absl::Status Store::PutImage(const Digest& key, const std::string& image) {
+  internal::StoredImage stored;
+  stored.set_image(image);
+  stored.set_digest(std::string(Bytes(HashBytes(image))));
+  return impl_->Put(Key(kImage, Bytes(key)), Encode(stored));
+}
+absl::StatusOr<std::optional<std::string>> Store::FindImage(const Digest& key) {
+  absl::StatusOr<std::optional<internal::StoredImage>> stored =
+      impl_->Find<internal::StoredImage>(Key(kImage, Bytes(key)));
+  if (absl::IsDataLoss(stored.status())) return std::nullopt;
+  if (!stored.ok()) return stored.status();
+  if (!*stored) return std::nullopt;
+  if ((*stored)->digest() != Bytes(HashBytes((*stored)->image()))) return std::nullopt;
+  return std::move(*(*stored)->mutable_image());
+}
+
 absl::Status Store::PutTiming(const Digest& key, const internal::StoredTiming& timing) {
   return impl_->Put(Key(kTiming, Bytes(key)), Encode(timing));
 }

@@ -84,6 +84,12 @@ class Store {
   absl::StatusOr<std::vector<internal::StoredCandidate>> CandidatesOf(const std::string& job);
   absl::Status DropCandidates(const std::string& job);
 
+  // Machine code by what shaped it (server/sessions). Not synced: a lost one costs one more
+  // compile.
+  absl::Status PutImage(const Digest& key, const std::string& image);
+  // nullopt too where it was damaged: it is written anew.
+  absl::StatusOr<std::optional<std::string>> FindImage(const Digest& key);
+
   // Device seconds that a principal used on a day (days since 1970, UTC); another day's are
   // forgotten. Not synced.
   absl::Status PutUsage(const std::string& principal, int64_t day, double seconds);
