@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
@@ -31,12 +32,14 @@
 #include "server/auth/gate.h"
 #include "server/config/config_file.h"
 #include "server/config/serve_config.h"
+#include "server/execution/session_handler.h"
 #include "server/metrics/http.h"
 #include "server/metrics/log.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/spans.h"
 #include "server/services/credentials.h"
 #include "server/services/server.h"
+#include "server/sessions/session_table.h"
 #include "server/store/store.h"
 #include "server/systemd.h"
 #include "server/tuning/beam_searcher.h"
@@ -51,6 +54,7 @@
 #include "server/workers/probe_handler.h"
 #include "server/workers/process_pipeline.h"
 #include "server/workers/runner_handler.h"
+#include "server/workers/sandbox.h"
 #include "server/workers/spawn.h"
 #include "server/workers/supervisor.h"
 #include "spdlog/spdlog.h"
@@ -246,6 +250,26 @@ void SampleQueue(const Tuner& tuner, std::vector<Sample>& out) {
                  .value = absl::ToDoubleSeconds(load.oldest)});
 }
 
+void SampleSessions(const SessionTable& sessions, std::vector<Sample>& out) {
+  const SessionTable::Load load = sessions.load();
+  out.push_back({.name = "beamd_sessions",
+                 .help = "Sessions that are open.",
+                 .value = static_cast<double>(load.sessions)});
+  out.push_back({.name = "beamd_session_bytes",
+                 .help = "Memory of their buffers.",
+                 .value = static_cast<double>(load.bytes)});
+  out.push_back({.name = "beamd_session_buffers",
+                 .help = "Their buffers' contents.",
+                 .value = static_cast<double>(load.buffers)});
+  for (const auto& [outcome, count] : load.runs) {
+    out.push_back({.name = "beamd_session_runs_total",
+                   .help = "Runs of tensor graphs, by how they ended.",
+                   .kind = Sample::kCounter,
+                   .labels = {{"outcome", outcome}},
+                   .value = static_cast<double>(count)});
+  }
+}
+
 void SampleStore(const Store& store, std::vector<Sample>& out) {
   double bytes = 0;
   std::error_code error;
@@ -361,6 +385,13 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
        .host = HostName(),
        .build = build});
   BEAMD_RETURN_IF_ERROR(tuner.ResumeJobs());
+  SessionTable sessions(
+      {.limits = SessionLimitsOf(config),
+       .runner_args = {"session", absl::StrCat("--sandbox=", Name(config.sandbox ? Sandbox::kStrict
+                                                                                 : Sandbox::kOff))},
+       .compile_cores = fleet_options.compile_cores,
+       .build = BuildId()},
+      supervisor, fleet, tuner, *store);
   BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
                          Server::Start({.listen = config.listen,
                                         .unix_socket = config.unix_socket,
@@ -375,9 +406,10 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
                                                  .metrics = &metrics,
                                                  .audit = files.audit.get(),
                                                  .spans = files.spans.get()}},
-                                       tuner, *store, supervisor, fleet));
-  metrics.AddSource([&tuner, &store = *store](std::vector<Sample>& out) {
+                                       tuner, *store, sessions, supervisor, fleet));
+  metrics.AddSource([&tuner, &sessions, &store = *store](std::vector<Sample>& out) {
     SampleQueue(tuner, out);
+    SampleSessions(sessions, out);
     SampleStore(store, out);
   });
   // After all that it shows.
@@ -430,6 +462,16 @@ int RunToken(const std::vector<std::string>& args) {
   return 0;
 }
 
+// "0,2".
+std::vector<int> Cores(const std::string& list) {
+  std::vector<int> cores;
+  for (const absl::string_view text : absl::StrSplit(list, ',', absl::SkipEmpty())) {
+    int core = 0;
+    if (absl::SimpleAtoi(text, &core)) cores.push_back(core);
+  }
+  return cores;
+}
+
 int RunChildProcess(const std::string& kind, const std::vector<std::string>& args) {
   BindToParent(args);
   if (kind == "worker") {
@@ -438,6 +480,12 @@ int RunChildProcess(const std::string& kind, const std::vector<std::string>& arg
   }
   if (kind == "probe") {
     ProbeHandler handler;
+    return RunChild(args, handler);
+  }
+  if (kind == "session") {
+    SessionHandler handler({.device = ChildFlag(args, "device", "cpu:0"),
+                            .compile_cores = Cores(ChildFlag(args, "compile_cores", "")),
+                            .device_cores = Cores(ChildFlag(args, "device_cores", ""))});
     return RunChild(args, handler);
   }
   RunnerHandler handler(ChildFlag(args, "device", "cpu:0"));
@@ -454,7 +502,7 @@ int Run(const std::vector<std::string>& args) {
   const std::vector<std::string> rest(args.begin() + 1, args.end());
   if (args[0] == "serve") return RunServe(rest);
   if (args[0] == "token") return RunToken(rest);
-  if (args[0] == "worker" || args[0] == "runner" || args[0] == "probe") {
+  if (args[0] == "worker" || args[0] == "runner" || args[0] == "session" || args[0] == "probe") {
     return RunChildProcess(args[0], rest);
   }
   return Usage("no command " + args[0]);

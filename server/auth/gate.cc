@@ -19,6 +19,15 @@ struct MethodRole {
 };
 constexpr MethodRole kMethods[] = {
     {"Batches.Tune", Role::kSubmitter},     {"Devices.List", Role::kReader},
+    {"Executor.BeginUpload", Role::kSubmitter},
+    {"Executor.CloseSession", Role::kSubmitter},
+    {"Executor.Download", Role::kSubmitter},
+    {"Executor.Free", Role::kSubmitter},
+    {"Executor.KeepAlive", Role::kSubmitter},
+    {"Executor.OpenSession", Role::kSubmitter},
+    {"Executor.Run", Role::kSubmitter},
+    {"Executor.ScheduleModel", Role::kReader},
+    {"Executor.Upload", Role::kSubmitter},
     {"Inspector.Replay", Role::kSubmitter}, {"Inspector.Show", Role::kSubmitter},
     {"Jobs.Cancel", Role::kSubmitter},      {"Jobs.Get", Role::kReader},
     {"Jobs.List", Role::kReader},           {"Jobs.Watch", Role::kSubmitter},

@@ -25,7 +25,8 @@ constexpr char kUsage[] = R"(beamd serve --store DIR [flags]
 
   serve     tunes kernels for clients; prints "ready ADDR" once it does
   token     makes a bearer token: beamd token NAME ROLE
-  worker    compiles, runner times, probe looks for devices: started by serve, not by hand
+  worker    compiles, runner times, session runs graphs, probe looks for devices: started by serve,
+            not by hand
 
 A flag may stand in the file of --config, as `name: value` in protobuf's text format.
 SIGTERM and SIGINT drain: new work is refused, running jobs get --drain_timeout to end.
@@ -133,6 +134,16 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
   if (!(c.calls_per_second >= 0) || !std::isfinite(c.calls_per_second)) {
     faults.Add("--calls_per_second must be 0 or above");
   }
+  faults.Range("sessions", c.sessions, 0, 1 << 16);
+  faults.Range("principal_sessions", c.principal_sessions, 0, 1 << 16);
+  // Each is a descriptor and a mapping, and a process has 65,530 of those.
+  faults.Range("session_buffers", c.session_buffers, 1, 32768);
+  faults.Range("sessions_buffers", c.sessions_buffers, 1, 32768);
+  faults.Range("session_mb", c.session_mb, 1, 1 << 30);
+  faults.Range("sessions_mb", c.sessions_mb, 1, 1 << 30);
+  faults.Range("chunk_kb", c.chunk_kb, 1, 1 << 20);
+  faults.Range("inline_kb", c.inline_kb, 0, 1 << 20);
+  faults.Range("session_runs", c.session_runs, 1, 1 << 20);
   faults.Range("lookup_cache_mb", c.lookup_cache_mb, 0, 1 << 20);
   faults.Range("jobs", c.jobs, 1, 64);
   faults.Range("interactive_jobs", c.interactive_jobs, 0, 64);
@@ -148,7 +159,10 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
   faults.Range("tasks_per_worker", c.tasks_per_worker, 0, kMost);
   for (const auto& [flag, value] :
        {std::pair("run_timeout", c.run_timeout), std::pair("drain_timeout", c.drain_timeout),
-        std::pair("abandon_grace", c.abandon_grace)}) {
+        std::pair("abandon_grace", c.abandon_grace), std::pair("session_lease", c.session_lease),
+        std::pair("session_longest_lease", c.session_longest_lease),
+        std::pair("session_run_timeout", c.session_run_timeout),
+        std::pair("session_plan_timeout", c.session_plan_timeout)}) {
     if (value < absl::ZeroDuration()) faults.Add(absl::StrCat("--", flag, " can't be negative"));
   }
   for (const auto& [flag, value] :
@@ -176,6 +190,8 @@ ServeConfig DefaultServeConfig() {
   const int64_t half = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / 2;
   config.runner_memory_mb = half / kMegabyte;
   config.buffer_bytes = half;
+  config.session_mb = half / kMegabyte;
+  config.sessions_mb = half / kMegabyte;
   return config;
 }
 
@@ -209,6 +225,21 @@ CommandLine ServeCommandLine(ServeConfig& config) {
   line.Add("streams_per_client", &config.streams_per_client,
            "streams that a principal may have open; 0: no limit");
   line.Add("calls_per_second", &config.calls_per_second, "calls of a principal; 0: no limit");
+  line.Add("sessions", &config.sessions, "sessions that may be open");
+  line.Add("principal_sessions", &config.principal_sessions, "of one principal");
+  line.Add("session_buffers", &config.session_buffers, "buffers of a session");
+  line.Add("sessions_buffers", &config.sessions_buffers, "buffers of all sessions");
+  line.Add("session_mb", &config.session_mb, "memory of a session, scratch of its runs included");
+  line.Add("sessions_mb", &config.sessions_mb, "memory of all sessions' buffers");
+  line.Add("chunk_kb", &config.chunk_kb, "limit of a chunk of an upload");
+  line.Add("inline_kb", &config.inline_kb, "limit of content that comes with a run's answer");
+  line.Add("session_runs", &config.session_runs, "runs of a session that may wait");
+  line.Add("session_lease", &config.session_lease,
+           "how long a session outlives its last call, unless it asks for another time");
+  line.Add("session_longest_lease", &config.session_longest_lease, "the most that it may ask for");
+  line.Add("session_run_timeout", &config.session_run_timeout, "of one run's kernels");
+  line.Add("session_plan_timeout", &config.session_plan_timeout,
+           "of scheduling a run, and of compiling it");
   line.Add("lookup_cache_mb", &config.lookup_cache_mb,
            "memory for answers to look-ups that are asked again; 0: none");
   line.Add("jobs", &config.jobs, "searches that run at once; others queue");
@@ -259,6 +290,25 @@ bool IsLoopback(const std::string& listen) {
     if (!absl::SimpleAtoi(part, &number) || number > 255) return false;
   }
   return true;
+}
+
+SessionLimits SessionLimitsOf(const ServeConfig& config) {
+  SessionLimits limits;
+  limits.sessions = config.sessions;
+  limits.principal_sessions = config.principal_sessions;
+  limits.buffers = config.session_buffers;
+  limits.total_buffers = config.sessions_buffers;
+  limits.bytes = config.session_mb * kMegabyte;
+  limits.total_bytes = config.sessions_mb * kMegabyte;
+  limits.chunk_bytes = config.chunk_kb << 10;
+  limits.inline_bytes = config.inline_kb << 10;
+  limits.queued_runs = config.session_runs;
+  limits.graph_nodes = config.graph_nodes;
+  limits.lease = config.session_lease;
+  limits.longest_lease = config.session_longest_lease;
+  limits.run_time = config.session_run_timeout;
+  limits.plan_time = config.session_plan_timeout;
+  return limits;
 }
 
 absl::StatusOr<v1::SearchOptions> SearchDefaults(const ServeConfig& config) {

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "engine/base/command_line.h"
 #include "proto/beamd/v1/tuning.pb.h"
+#include "server/sessions/session.h"
 #include "server/tuning/job_queue.h"
 #include "server/workers/fleet.h"
 
@@ -47,6 +48,21 @@ struct ServeConfig {
   int64_t buffer_bytes = 0;
   int64_t streams_per_client = 1000;
   double calls_per_second = 20000;
+
+  // What sessions may hold and do.
+  int64_t sessions = 256;
+  int64_t principal_sessions = 64;
+  int64_t session_buffers = 4096;
+  int64_t sessions_buffers = 16384;
+  int64_t session_mb = 0;
+  int64_t sessions_mb = 0;
+  int64_t chunk_kb = 4096;
+  int64_t inline_kb = 4096;
+  int64_t session_runs = 256;
+  absl::Duration session_lease = absl::Minutes(1);
+  absl::Duration session_longest_lease = absl::Hours(1);
+  absl::Duration session_run_timeout = absl::Seconds(60);
+  absl::Duration session_plan_timeout = absl::Seconds(120);
 
   int64_t lookup_cache_mb = 64;
   int64_t jobs = 2;
@@ -91,6 +107,7 @@ absl::StatusOr<ServeConfig> LoadServeConfig(const std::vector<std::string>& args
 // "localhost:7070".
 bool IsLoopback(const std::string& listen);
 
+SessionLimits SessionLimitsOf(const ServeConfig& config);
 absl::StatusOr<v1::SearchOptions> SearchDefaults(const ServeConfig& config);
 absl::StatusOr<JobQueueOptions> QueueOptionsOf(const ServeConfig& config);
 // With cores chosen, by what this process may use now.

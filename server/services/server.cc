@@ -15,6 +15,7 @@
 #include "grpcpp/health_check_service_interface.h"
 #include "server/services/admin_service.h"
 #include "server/services/batch_stream.h"
+#include "server/services/executor_service.h"
 #include "server/services/jobs_service.h"
 #include "server/services/local_listener.h"
 #include "server/services/records_service.h"
@@ -37,9 +38,10 @@ std::vector<std::string> ProtectionOf(const ServerOptions& options) {
 
 class GrpcServer final : public Server {
  public:
-  GrpcServer(const ServerOptions& options, Tuner& tuner, Store& store, Supervisor& supervisor,
-             const Fleet& fleet)
+  GrpcServer(const ServerOptions& options, Tuner& tuner, Store& store, SessionTable& sessions,
+             Supervisor& supervisor, const Fleet& fleet)
       : tuner_(tuner),
+        sessions_(sessions),
         desk_(options.desk),
         tuner_service_(tuner, store, options.lookup_cache_bytes, desk_),
         records_(tuner, store, desk_),
@@ -47,7 +49,8 @@ class GrpcServer final : public Server {
         inspector_(tuner, supervisor, fleet, desk_),
         jobs_(tuner, desk_),
         batches_(tuner, {.parallel = options.batch_parallel}, desk_),
-        admin_(store, desk_) {}
+        admin_(store, desk_),
+        executor_(sessions, desk_) {}
 
   ~GrpcServer() override {
     local_ = nullptr;
@@ -77,6 +80,7 @@ class GrpcServer final : public Server {
     builder.RegisterService(&jobs_);
     builder.RegisterService(&batches_);
     builder.RegisterService(&admin_);
+    builder.RegisterService(&executor_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
       return absl::UnavailableError(absl::StrCat("can't listen on ", options.listen));
@@ -86,7 +90,7 @@ class GrpcServer final : public Server {
           local_, LocalListener::Start(options.unix_socket, *server_, desk_.local_users()));
     }
     for (const char* service :
-         {"Tuner", "Records", "Devices", "Inspector", "Jobs", "Batches", "Admin"}) {
+         {"Tuner", "Records", "Devices", "Inspector", "Jobs", "Batches", "Admin", "Executor"}) {
       server_->GetHealthCheckService()->SetServingStatus(absl::StrCat("beamd.v1.", service), true);
     }
     const absl::string_view listen = options.listen;
@@ -108,12 +112,14 @@ class GrpcServer final : public Server {
     local_ = nullptr;
     server_->GetHealthCheckService()->SetServingStatus(false);
     tuner_.Drain(absl::Now() + grace);
+    sessions_.CloseAll();
     server_->Shutdown(std::chrono::system_clock::now() + kLastCalls);
     server_->Wait();
   }
 
  private:
   Tuner& tuner_;
+  SessionTable& sessions_;
   Desk desk_;
   TunerService tuner_service_;
   RecordsService records_;
@@ -122,6 +128,7 @@ class GrpcServer final : public Server {
   JobsService jobs_;
   BatchesService batches_;
   AdminService admin_;
+  ExecutorService executor_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<LocalListener> local_;
   std::string address_;
@@ -130,9 +137,9 @@ class GrpcServer final : public Server {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Tuner& tuner,
-                                                      Store& store, Supervisor& supervisor,
-                                                      const Fleet& fleet) {
-  auto server = std::make_unique<GrpcServer>(options, tuner, store, supervisor, fleet);
+                                                      Store& store, SessionTable& sessions,
+                                                      Supervisor& supervisor, const Fleet& fleet) {
+  auto server = std::make_unique<GrpcServer>(options, tuner, store, sessions, supervisor, fleet);
   if (absl::Status status = server->Listen(options); !status.ok()) return status;
   return server;
 }

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "server/services/credentials.h"
 #include "server/services/desk.h"
+#include "server/sessions/session_table.h"
 #include "server/store/store.h"
 #include "server/tuning/tuner.h"
 #include "server/workers/fleet.h"
@@ -38,8 +39,8 @@ class Server {
  public:
   // Unavailable where the address can't be had. What it is given must outlive it.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, Tuner& tuner,
-                                                       Store& store, Supervisor& supervisor,
-                                                       const Fleet& fleet);
+                                                       Store& store, SessionTable& sessions,
+                                                       Supervisor& supervisor, const Fleet& fleet);
   virtual ~Server() = default;
 
   // "127.0.0.1:41234": with the port that port 0 became.
@@ -47,7 +48,7 @@ class Server {
   // Whether a thread that handles requests comes to `within` the time.
   virtual bool Responds(absl::Duration within) = 0;
   // Health says NOT_SERVING, new work is refused; jobs get until `grace` to end, then are
-  // cancelled. Returns once the last call is answered.
+  // cancelled, and sessions are ended. Returns once the last call is answered.
   virtual void Drain(absl::Duration grace) = 0;
 };
 

@@ -1,0 +1,349 @@
+#include "server/services/transfer.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/crc32c.h"
+#include "engine/base/error_detail.h"
+#include "engine/base/status.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/wire_format_lite.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+#include "proto/beamd/v1/executor.pb.h"
+#include "server/services/reply.h"
+
+namespace beamd {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+
+// Of a Download's chunk. Larger ones gain nothing and hold more memory; a small run of another
+// client waits behind one of them.
+constexpr int64_t kDownloadBytes = int64_t{1} << 20;
+
+absl::Status NoChunk() {
+  return InvalidArgument("the bytes are no beamd.v1.UploadChunk", {.reason = "MALFORMED"});
+}
+
+constexpr uint32_t TagOf(int field, WireFormatLite::WireType type) {
+  return static_cast<uint32_t>(field) << 3 | static_cast<uint32_t>(type);
+}
+
+// Bytes of a field of `length` bytes, where they lie. False where the message ends before.
+bool TakeData(google::protobuf::io::CodedInputStream& input, UploadPiece& piece) {
+  uint32_t length = 0;
+  if (!input.ReadVarint32(&length)) return false;
+  piece.data.clear();
+  piece.size_bytes = length;
+  int64_t left = length;
+  while (left > 0) {
+    const void* bytes = nullptr;
+    int size = 0;
+    if (!input.GetDirectBufferPointer(&bytes, &size)) return false;
+    size = static_cast<int>(std::min<int64_t>(size, left));
+    piece.data.emplace_back(static_cast<const std::byte*>(bytes), static_cast<size_t>(size));
+    if (!input.Skip(size)) return false;
+    left -= size;
+  }
+  return true;
+}
+
+bool ParseFields(google::protobuf::io::CodedInputStream& input, UploadChunkView& chunk,
+                 std::optional<uint32_t>& unknown) {
+  uint64_t number = 0;
+  while (const uint32_t tag = input.ReadTag()) {
+    switch (tag) {
+      case TagOf(1, WireFormatLite::WIRETYPE_LENGTH_DELIMITED):
+        if (!WireFormatLite::ReadString(&input, &chunk.session)) return false;
+        break;
+      case TagOf(2, WireFormatLite::WIRETYPE_VARINT):
+        if (!input.ReadVarint64(&chunk.handle)) return false;
+        break;
+      case TagOf(3, WireFormatLite::WIRETYPE_VARINT):
+        if (!input.ReadVarint64(&number)) return false;
+        chunk.piece.offset = static_cast<int64_t>(number);
+        break;
+      case TagOf(4, WireFormatLite::WIRETYPE_LENGTH_DELIMITED):
+        if (!TakeData(input, chunk.piece)) return false;
+        break;
+      case TagOf(5, WireFormatLite::WIRETYPE_FIXED32):
+        if (!input.ReadLittleEndian32(&chunk.piece.crc32c)) return false;
+        break;
+      default:
+        unknown = tag >> 3;
+        if (!WireFormatLite::SkipField(&input, tag)) return false;
+    }
+  }
+  return input.ConsumedEntireMessage();
+}
+
+// Two messages: one is copied and hashed on the desk's threads, a step at a time, while the other
+// comes.
+class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
+ public:
+  // Begins once the call has what this returns.
+  static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(SessionTable& sessions, Desk& desk,
+                                                          grpc::CallbackServerContext* context,
+                                                          grpc::ByteBuffer* response) {
+    std::shared_ptr<UploadReactor> reactor(new UploadReactor(sessions, desk, context, response));
+    reactor->self_ = reactor;
+    if (const absl::Status& admitted = reactor->visit_.admitted; !admitted.ok()) {
+      reactor->End(admitted);
+    } else {
+      reactor->StartRead(&reactor->bytes_[0]);
+    }
+    return reactor.get();
+  }
+
+  void OnReadDone(bool ok) override {
+    MutexLock lock(mutex_);
+    reading_ = false;
+    if (ok) {
+      ++filled_;
+      ReadOn();
+    } else {
+      at_end_ = true;
+    }
+    Wake();
+  }
+  // Steps that were posted may still come, and hold this.
+  void OnDone() override { self_ = nullptr; }
+
+ private:
+  UploadReactor(SessionTable& sessions, Desk& desk, grpc::CallbackServerContext* context,
+                grpc::ByteBuffer* response)
+      : sessions_(sessions),
+        desk_(desk),
+        response_(response),
+        visit_(desk.EnterStream(*context, "Executor.Upload")) {}
+
+  void ReadOn() BEAMD_REQUIRES(mutex_) {
+    if (reading_ || at_end_ || ended_ || filled_ == bytes_.size()) return;
+    reading_ = true;
+    StartRead(&bytes_[(head_ + filled_) % bytes_.size()]);
+  }
+
+  void Wake() BEAMD_REQUIRES(mutex_) {
+    if (busy_ || ended_ || (filled_ == 0 && !at_end_)) return;
+    busy_ = true;
+    desk_.executor().Post([self = self_] { self->Step(); });
+  }
+
+  void Step() {
+    grpc::ByteBuffer* bytes = nullptr;
+    {
+      MutexLock lock(mutex_);
+      if (filled_ > 0) bytes = &bytes_[head_];
+    }
+    if (bytes == nullptr) return End(Complete());
+    const absl::Status status = Take(*bytes);
+    bytes->Clear();
+    if (!status.ok()) return End(status);
+    MutexLock lock(mutex_);
+    busy_ = false;
+    head_ = (head_ + 1) % bytes_.size();
+    --filled_;
+    ReadOn();
+    Wake();
+  }
+
+  absl::Status Take(const grpc::ByteBuffer& bytes) {
+    UploadChunkView chunk;
+    BEAMD_RETURN_IF_ERROR(ParseUploadChunk(bytes, chunk));
+    if (session_ == nullptr) {
+      BEAMD_ASSIGN_OR_RETURN(std::shared_ptr<Session> session,
+                             sessions_.Find(chunk.session, visit_.principal.name));
+      BEAMD_ASSIGN_OR_RETURN(upload_, session->OpenUpload(chunk.handle));
+      session_ = std::move(session);
+    }
+    session_->Touch(absl::Now());
+    return upload_.state->Take(upload_.stream, chunk.piece, sessions_.limits().chunk_bytes);
+  }
+
+  absl::Status Complete() {
+    if (session_ == nullptr) return InvalidArgument("no chunk came", {.reason = "EMPTY"});
+    session_->CloseUpload(upload_);
+    if (!upload_.state->complete()) {
+      const int64_t arrived = upload_.state->arrived();
+      return WithDetail(absl::FailedPreconditionError(absl::StrCat("the stream ended after ",
+                                                                   arrived, " bytes: go on there")),
+                        {.reason = "NOT_UPLOADED", .field = "offset", .value = arrived});
+    }
+    v1::UploadResponse answer;
+    answer.set_handle(upload_.handle);
+    answer.set_sha256(upload_.state->sha256());
+    *response_ = ToBytes(answer);
+    return absl::OkStatus();
+  }
+
+  void End(const absl::Status& status) {
+    if (!status.ok() && session_ != nullptr) session_->CloseUpload(upload_);
+    {
+      MutexLock lock(mutex_);
+      ended_ = true;
+    }
+    desk_.Leave(visit_, status);
+    Finish(ToGrpcStatus(status));
+  }
+
+  SessionTable& sessions_;
+  Desk& desk_;
+  grpc::ByteBuffer* const response_;
+  const Visit visit_;
+  std::shared_ptr<UploadReactor> self_;
+  // Of the steps.
+  std::shared_ptr<Session> session_;
+  Session::Upload upload_;
+
+  Mutex mutex_;
+  std::array<grpc::ByteBuffer, 2> bytes_;  // from head_ on, filled_ of them wait for a step
+  size_t head_ BEAMD_GUARDED_BY(mutex_) = 0;
+  size_t filled_ BEAMD_GUARDED_BY(mutex_) = 0;
+  bool reading_ BEAMD_GUARDED_BY(mutex_) = true;
+  bool at_end_ BEAMD_GUARDED_BY(mutex_) = false;
+  bool busy_ BEAMD_GUARDED_BY(mutex_) = false;  // a step is posted, or runs
+  bool ended_ BEAMD_GUARDED_BY(mutex_) = false;
+};
+
+// A chunk's message in two slices: the fields before its data, and the data, which stays where it
+// is: the slice keeps the content.
+grpc::ByteBuffer ChunkBytes(const BufferSnapshot& snapshot, int64_t offset, int64_t size,
+                            bool first) {
+  const std::byte* const data = snapshot.content->data() + offset;
+  v1::DownloadChunk fields;
+  fields.set_offset(static_cast<uint64_t>(offset));
+  fields.set_crc32c(Crc32c(0, {data, static_cast<size_t>(size)}));
+  if (first) *fields.mutable_buffer() = snapshot.info;
+  std::string head = fields.SerializeAsString();
+  {
+    google::protobuf::io::StringOutputStream stream(&head);  // appends
+    google::protobuf::io::CodedOutputStream out(&stream);
+    out.WriteTag(
+        TagOf(v1::DownloadChunk::kDataFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
+    out.WriteVarint32(static_cast<uint32_t>(size));
+  }
+  auto* const kept = new std::shared_ptr<const Content>(snapshot.content);
+  const std::array<grpc::Slice, 2> slices = {
+      grpc::Slice(head),
+      grpc::Slice(
+          const_cast<std::byte*>(data), static_cast<size_t>(size),
+          [](void* content) { delete static_cast<std::shared_ptr<const Content>*>(content); },
+          kept)};
+  return {slices.data(), slices.size()};
+}
+
+// At most one of a step and a write is under way; OnDone comes behind both.
+class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  DownloadReactor(SessionTable& sessions, Desk& desk, grpc::CallbackServerContext* context,
+                  const grpc::ByteBuffer& request)
+      : sessions_(sessions), desk_(desk), visit_(desk.EnterStream(*context, "Executor.Download")) {
+    if (!visit_.admitted.ok()) {
+      End(visit_.admitted);
+      return;
+    }
+    desk_.executor().Post([this, request] { Open(request); });
+  }
+
+  void OnWriteDone(bool ok) override {
+    desk_.executor().Post([this, ok] {
+      if (!ok) return End(absl::CancelledError("the client is gone"));
+      session_->Touch(absl::Now());
+      Step(false);
+    });
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void Open(const grpc::ByteBuffer& bytes) {
+    v1::DownloadRequest request;
+    if (const absl::Status status = ParseRequest(bytes, request); !status.ok()) return End(status);
+    absl::StatusOr<std::shared_ptr<Session>> session =
+        sessions_.Find(request.session(), visit_.principal.name);
+    if (!session.ok()) return End(session.status());
+    session_ = *std::move(session);
+    session_->Read(request.handle(), [this, request](absl::StatusOr<BufferSnapshot> snapshot) {
+      // It may be the supervisor's thread.
+      desk_.executor().Post([this, request, snapshot = std::move(snapshot)]() mutable {
+        if (!snapshot.ok()) return End(snapshot.status());
+        Begin(request, *std::move(snapshot));
+      });
+    });
+  }
+
+  void Begin(const v1::DownloadRequest& request, BufferSnapshot snapshot) {
+    const auto size = static_cast<uint64_t>(snapshot.content->size_bytes());
+    if (request.offset() > size || request.bytes() > size - request.offset()) {
+      return End(
+          WithDetail(absl::OutOfRangeError(absl::StrCat("bytes ", request.offset(), " + ",
+                                                        request.bytes(), " of a buffer of ", size)),
+                     {.reason = "RANGE",
+                      .field = request.offset() > size ? "offset" : "bytes",
+                      .limit = static_cast<int64_t>(size),
+                      .value = static_cast<int64_t>(request.offset())}));
+    }
+    snapshot_ = std::move(snapshot);
+    offset_ = static_cast<int64_t>(request.offset());
+    end_ = request.bytes() == 0 ? static_cast<int64_t>(size)
+                                : static_cast<int64_t>(request.offset() + request.bytes());
+    Step(true);
+  }
+
+  void Step(bool first) {
+    if (offset_ == end_ && !first) return End(absl::OkStatus());
+    const int64_t size = std::min(kDownloadBytes, end_ - offset_);
+    bytes_ = ChunkBytes(snapshot_, offset_, size, first);
+    offset_ += size;
+    StartWrite(&bytes_);
+  }
+
+  void End(const absl::Status& status) {
+    desk_.Leave(visit_, status);
+    snapshot_ = {};
+    Finish(ToGrpcStatus(status));
+  }
+
+  SessionTable& sessions_;
+  Desk& desk_;
+  const Visit visit_;
+  std::shared_ptr<Session> session_;
+  BufferSnapshot snapshot_;
+  int64_t offset_ = 0, end_ = 0;
+  grpc::ByteBuffer bytes_;  // of the write that is out
+};
+
+}  // namespace
+
+absl::Status ParseUploadChunk(const grpc::ByteBuffer& bytes, UploadChunkView& chunk) {
+  grpc::ByteBuffer shared = bytes;
+  grpc::ProtoBufferReader reader(&shared);
+  if (!reader.status().ok()) return NoChunk();
+  google::protobuf::io::CodedInputStream input(&reader);
+  std::optional<uint32_t> unknown;
+  if (!ParseFields(input, chunk, unknown)) return NoChunk();
+  if (unknown) {
+    return InvalidArgument(absl::StrCat("a chunk has no field ", *unknown),
+                           {.reason = "UNKNOWN_FIELD", .value = static_cast<int64_t>(*unknown)});
+  }
+  return absl::OkStatus();
+}
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* StartUpload(SessionTable& sessions, Desk& desk,
+                                                       grpc::CallbackServerContext* context,
+                                                       grpc::ByteBuffer* response) {
+  return UploadReactor::Start(sessions, desk, context, response);
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartDownload(SessionTable& sessions, Desk& desk,
+                                                          grpc::CallbackServerContext* context,
+                                                          const grpc::ByteBuffer* request) {
+  return new DownloadReactor(sessions, desk, context, *request);
+}
+
+}  // namespace beamd

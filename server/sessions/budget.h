@@ -1,0 +1,58 @@
+// How much memory, and how many buffers, clients hold together.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/error_detail.h"
+#include "engine/base/mutex.h"
+
+namespace beamd {
+
+// Thread-safe. What it gave must not outlive it.
+class Budget {
+ public:
+  Budget(int64_t bytes, int64_t buffers) : most_bytes_(bytes), most_buffers_(buffers) {}
+
+  // For one buffer of these bytes. ResourceExhausted naming limit and value.
+  absl::Status Take(int64_t bytes) {
+    MutexLock lock(mutex_);
+    if (buffers_ + 1 > most_buffers_) {
+      return WithDetail(
+          absl::ResourceExhaustedError(absl::StrCat("the server holds ", buffers_, " buffers")),
+          {.reason = "BUFFERS", .limit = most_buffers_, .value = buffers_ + 1});
+    }
+    if (bytes > most_bytes_ - bytes_) {
+      return WithDetail(
+          absl::ResourceExhaustedError(absl::StrCat("the server holds ", bytes_, " bytes of ",
+                                                    most_bytes_, ": no room for ", bytes)),
+          {.reason = "SERVER_BYTES", .limit = most_bytes_, .value = bytes});
+    }
+    bytes_ += bytes;
+    ++buffers_;
+    return absl::OkStatus();
+  }
+  void Give(int64_t bytes) {
+    MutexLock lock(mutex_);
+    bytes_ -= bytes;
+    --buffers_;
+  }
+  int64_t bytes() const {
+    MutexLock lock(mutex_);
+    return bytes_;
+  }
+  int64_t buffers() const {
+    MutexLock lock(mutex_);
+    return buffers_;
+  }
+
+ private:
+  const int64_t most_bytes_;
+  const int64_t most_buffers_;
+  mutable Mutex mutex_;
+  int64_t bytes_ BEAMD_GUARDED_BY(mutex_) = 0;
+  int64_t buffers_ BEAMD_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace beamd

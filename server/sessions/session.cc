@@ -1,0 +1,835 @@
+#include "server/sessions/session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/error_detail.h"
+#include "engine/base/status.h"
+#include "engine/dtype/dtype.h"
+#include "server/workers/codec.h"
+#include "spdlog/spdlog.h"
+
+namespace beamd {
+namespace {
+
+// A run whose runner has forgotten its plan, or died before it began, is planned again so often.
+constexpr int kAttempts = 3;
+
+absl::Status NoHandle(uint64_t handle, std::optional<int64_t> node, const std::string& field) {
+  return WithDetail(
+      absl::NotFoundError(absl::StrCat(node ? absl::StrCat("node ", *node, ": ") : "", "no buffer ",
+                                       handle, " in this session: it was freed, or never was")),
+      {.reason = "HANDLE", .node = node, .field = field, .value = static_cast<int64_t>(handle)});
+}
+
+absl::Status NotThere(uint64_t handle, std::optional<int64_t> node, const std::string& reason,
+                      const std::string& why) {
+  return WithDetail(
+      absl::FailedPreconditionError(absl::StrCat(node ? absl::StrCat("node ", *node, ": ") : "",
+                                                 "buffer ", handle, ": ", why)),
+      {.reason = reason, .node = node, .value = static_cast<int64_t>(handle)});
+}
+
+absl::Status Ended(const std::string& id) {
+  return WithDetail(absl::NotFoundError(absl::StrCat("no session ", id, ": it has ended")),
+                    {.reason = "SESSION", .field = "session"});
+}
+
+// Bytes of a dense value. InvalidArgument.
+absl::StatusOr<int64_t> DenseBytes(v1::Scalar dtype,
+                                   const google::protobuf::RepeatedField<int64_t>& shape) {
+  if (dtype == v1::SCALAR_VOID || !v1::Scalar_IsValid(dtype)) {
+    return InvalidArgument("a buffer has a dtype", {.reason = "DTYPE", .field = "dtype"});
+  }
+  constexpr int kMostAxes = 32;
+  if (shape.size() > kMostAxes) {
+    return InvalidArgument(
+        "a buffer has too many axes",
+        {.reason = "RANK", .field = "shape", .limit = kMostAxes, .value = shape.size()});
+  }
+  int64_t bytes = SizeBytes(static_cast<Scalar>(dtype));
+  bool empty = false;
+  for (const int64_t size : shape) {
+    if (size < 0) {
+      return InvalidArgument("a buffer's sizes aren't negative",
+                             {.reason = "SHAPE", .field = "shape", .value = size});
+    }
+    empty |= size == 0;
+    // What is past every limit stays so.
+    if (size != 0 && bytes > std::numeric_limits<int64_t>::max() / size) {
+      bytes = std::numeric_limits<int64_t>::max();
+    } else if (size != 0) {
+      bytes *= size;
+    }
+  }
+  if (empty) {
+    return InvalidArgument("a buffer of no bytes",
+                           {.reason = "EMPTY", .field = "shape", .value = 0});
+  }
+  return bytes;
+}
+
+v1::OptsPolicy PolicyOf(const v1::RunRequest& request) {
+  return request.opts() == v1::OPTS_POLICY_UNSPECIFIED ? v1::OPTS_POLICY_NOW : request.opts();
+}
+
+}  // namespace
+
+struct Session::Buffer {
+  v1::BufferInfo info;
+  std::shared_ptr<Content> content;
+  std::shared_ptr<UploadState> upload;  // null: the content is there
+  std::string lost;                     // why it isn't any more
+  std::weak_ptr<Task> writer;           // the last run that is to write it
+};
+
+// What is known of a structure.
+struct Session::Plan {
+  uint64_t id = 0;
+  internal::PlanReply planned;
+  std::vector<KernelChoice> choices;  // a kernel
+  std::vector<std::string> names;     // likewise
+  bool ready = false;                 // built
+  uint64_t used = 0;
+};
+
+// One Run call.
+struct Session::Task {
+  v1::RunRequest request;  // without its graph
+  GraphUse use;
+  Caller caller;
+  std::function<bool()> abandoned;
+  RunDone done;
+  Digest key;
+  uint64_t owner = 0;
+  std::vector<BufferPtr> inputs;
+  std::vector<uint64_t> gradients;  // places of inputs
+  std::shared_ptr<Plan> plan;
+  std::vector<std::shared_ptr<Content>> memories;  // of the run: inputs, then new ones
+  // Readers that came behind it, of what it writes.
+  std::vector<std::pair<BufferPtr, ReadDone>> readers;
+  bool captured = true;
+  uint32_t compiled = 0;
+  int attempts = 0;
+  bool sent = false;  // to run
+  double compile_s = 0;
+};
+
+v1::Session Session::Describe() const {
+  MutexLock lock(mutex_);
+  v1::Session to;
+  to.set_id(id_);
+  to.set_device(device_.device->id);
+  to.mutable_lease()->set_seconds(absl::ToInt64Seconds(lease_));
+  to.mutable_lease()->set_nanos(
+      static_cast<int32_t>(absl::ToInt64Nanoseconds(lease_) % 1000000000));
+  to.set_bytes(static_cast<uint64_t>(bytes_ + scratch_bytes_));
+  to.set_bytes_limit(static_cast<uint64_t>(host_.limits.bytes));
+  to.set_buffers(buffers_.size());
+  to.set_buffers_limit(static_cast<uint64_t>(host_.limits.buffers));
+  to.set_chunk_bytes(static_cast<uint64_t>(host_.limits.chunk_bytes));
+  return to;
+}
+
+bool Session::Touch(absl::Time now) {
+  MutexLock lock(mutex_);
+  if (closed_) return false;
+  used_ = now;
+  return true;
+}
+
+absl::Time Session::expires() const {
+  MutexLock lock(mutex_);
+  if (closed_) return absl::InfinitePast();
+  if (!queue_.empty()) return absl::InfiniteFuture();
+  return used_ + lease_;
+}
+
+int64_t Session::Close() {
+  std::optional<PoolId> pool;
+  absl::flat_hash_map<uint64_t, BufferPtr> buffers;
+  int64_t bytes = 0;
+  {
+    MutexLock lock(mutex_);
+    if (closed_) return 0;
+    closed_ = true;
+    pool = std::exchange(pool_, std::nullopt);
+    buffers.swap(buffers_);
+    bytes = std::exchange(bytes_, 0);
+    scratch_bytes_ = 0;
+    plans_.clear();
+  }
+  for (const auto& [handle, buffer] : buffers) {
+    if (buffer->upload != nullptr) buffer->upload->End();
+  }
+  // Ends what runs; its end ends what waits.
+  if (pool) host_.supervisor->ClosePool(*pool);
+  return bytes;
+}
+
+absl::StatusOr<Session::BufferPtr> Session::FindBuffer(uint64_t handle) const {
+  const auto it = buffers_.find(handle);
+  if (it == buffers_.end()) return NoHandle(handle, std::nullopt, "handle");
+  return it->second;
+}
+
+absl::Status Session::CheckRoom(int64_t buffers, int64_t bytes) const {
+  const SessionLimits& limits = host_.limits;
+  const auto held = static_cast<int64_t>(buffers_.size());
+  if (buffers > limits.buffers - held) {
+    return WithDetail(
+        absl::ResourceExhaustedError(absl::StrCat("the session holds ", held, " buffers of ",
+                                                  limits.buffers, ": no room for ", buffers)),
+        {.reason = "SESSION_BUFFERS", .limit = limits.buffers, .value = held + buffers});
+  }
+  const int64_t used = bytes_ + scratch_bytes_;
+  if (bytes > limits.bytes - used) {
+    return WithDetail(
+        absl::ResourceExhaustedError(absl::StrCat("the session holds ", used, " bytes of ",
+                                                  limits.bytes, ": no room for ", bytes)),
+        {.reason = "SESSION_BYTES", .limit = limits.bytes, .value = bytes});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> Session::AddBuffer(BufferPtr buffer) {
+  const uint64_t handle = ++last_handle_;
+  buffer->info.set_handle(handle);
+  bytes_ += static_cast<int64_t>(buffer->info.bytes());
+  buffers_[handle] = std::move(buffer);
+  return handle;
+}
+
+// --- uploads ---
+
+absl::StatusOr<v1::BeginUploadResponse> Session::BeginUpload(
+    const v1::BeginUploadRequest& request) {
+  v1::BeginUploadResponse response;
+  MutexLock lock(mutex_);
+  if (closed_) return Ended(id_);
+  if (request.handle() != 0) {
+    BEAMD_ASSIGN_OR_RETURN(const BufferPtr buffer, FindBuffer(request.handle()));
+    if (buffer->upload != nullptr && buffer->upload->sha256().empty()) {
+      return NotThere(request.handle(), std::nullopt, "NO_DIGEST",
+                      "an upload without a digest can't be gone on with");
+    }
+    if (buffer->upload != nullptr && buffer->upload->sha256() != request.sha256()) {
+      return InvalidArgument("the upload that goes on has another digest",
+                             {.reason = "SHA256", .field = "sha256"});
+    }
+    response.set_handle(request.handle());
+    response.set_offset(static_cast<uint64_t>(
+        buffer->upload != nullptr ? buffer->upload->arrived() : buffer->content->size_bytes()));
+    return response;
+  }
+  BEAMD_ASSIGN_OR_RETURN(const int64_t bytes, DenseBytes(request.dtype(), request.shape()));
+  if (!request.sha256().empty() && request.sha256().size() != 32) {
+    return InvalidArgument("a SHA-256 is 32 bytes",
+                           {.reason = "SHA256",
+                            .field = "sha256",
+                            .limit = 32,
+                            .value = static_cast<int64_t>(request.sha256().size())});
+  }
+  BEAMD_RETURN_IF_ERROR(CheckRoom(1, bytes));
+  auto buffer = std::make_shared<Buffer>();
+  buffer->info.set_dtype(request.dtype());
+  *buffer->info.mutable_shape() = request.shape();
+  buffer->info.set_bytes(static_cast<uint64_t>(bytes));
+  if (!request.sha256().empty()) {
+    buffer->content = host_.index->Find(principal_, request.sha256(), bytes);
+  }
+  const bool there = buffer->content != nullptr;
+  if (!there) {
+    BEAMD_ASSIGN_OR_RETURN(buffer->content, Content::Create(*host_.budget, bytes));
+    buffer->upload = std::make_shared<UploadState>(buffer->content, request.sha256());
+  }
+  BEAMD_ASSIGN_OR_RETURN(const uint64_t handle, AddBuffer(std::move(buffer)));
+  response.set_handle(handle);
+  response.set_offset(there ? static_cast<uint64_t>(bytes) : 0);
+  return response;
+}
+
+absl::StatusOr<Session::Upload> Session::OpenUpload(uint64_t handle) {
+  MutexLock lock(mutex_);
+  if (closed_) return Ended(id_);
+  BEAMD_ASSIGN_OR_RETURN(const BufferPtr buffer, FindBuffer(handle));
+  if (buffer->upload == nullptr) {
+    return NotThere(handle, std::nullopt, "UPLOADED", "its content is there");
+  }
+  return Upload{.state = buffer->upload, .stream = buffer->upload->OpenStream(), .handle = handle};
+}
+
+void Session::CloseUpload(const Upload& upload) {
+  if (!upload.state->complete()) return;
+  MutexLock lock(mutex_);
+  const auto it = buffers_.find(upload.handle);
+  if (it == buffers_.end() || it->second->upload != upload.state) return;
+  it->second->upload = nullptr;
+  if (!upload.state->sha256().empty()) {
+    host_.index->Add(principal_, upload.state->sha256(), it->second->content);
+  }
+}
+
+// --- reading and freeing ---
+
+void Session::Read(uint64_t handle, ReadDone done) {
+  absl::StatusOr<BufferSnapshot> now = [&]() -> absl::StatusOr<BufferSnapshot> {
+    MutexLock lock(mutex_);
+    if (closed_) return Ended(id_);
+    BEAMD_ASSIGN_OR_RETURN(const BufferPtr buffer, FindBuffer(handle));
+    if (buffer->upload != nullptr) {
+      return NotThere(handle, std::nullopt, "NOT_UPLOADED", "its content hasn't all come");
+    }
+    if (const TaskPtr writer = buffer->writer.lock()) {
+      writer->readers.emplace_back(buffer, std::move(done));
+      return BufferSnapshot();
+    }
+    if (!buffer->lost.empty()) return NotThere(handle, std::nullopt, "LOST", buffer->lost);
+    return BufferSnapshot{buffer->info, buffer->content};
+  }();
+  if (!now.ok() || now->content != nullptr) done(std::move(now));
+}
+
+absl::StatusOr<int64_t> Session::Free(std::span<const uint64_t> handles) {
+  std::vector<BufferPtr> freed;  // goes without the lock
+  MutexLock lock(mutex_);
+  if (closed_) return Ended(id_);
+  for (const uint64_t handle : handles) {
+    if (!buffers_.contains(handle)) return NoHandle(handle, std::nullopt, "handles");
+  }
+  int64_t bytes = 0;
+  for (const uint64_t handle : handles) {
+    const auto it = buffers_.find(handle);
+    if (it == buffers_.end()) continue;  // named twice
+    bytes += static_cast<int64_t>(it->second->info.bytes());
+    if (it->second->upload != nullptr) it->second->upload->End();
+    freed.push_back(std::move(it->second));
+    buffers_.erase(it);
+  }
+  bytes_ -= bytes;
+  return bytes;
+}
+
+// --- runs ---
+
+absl::Status Session::Admit(const TaskPtr& task) {
+  if (closed_) return Ended(id_);
+  if (static_cast<int64_t>(queue_.size()) >= host_.limits.queued_runs) {
+    return WithDetail(
+        absl::ResourceExhaustedError(absl::StrCat(queue_.size(), " runs of this session wait")),
+        {.reason = "QUEUED_RUNS",
+         .limit = host_.limits.queued_runs,
+         .value = static_cast<int64_t>(queue_.size()) + 1});
+  }
+  absl::flat_hash_map<uint64_t, uint64_t> places;
+  for (const GraphInput& input : task->use.inputs) {
+    const auto it = buffers_.find(input.handle);
+    if (it == buffers_.end()) return NoHandle(input.handle, input.node, "buffer_arg.id");
+    const v1::BufferInfo& info = it->second->info;
+    if (info.dtype() != input.dtype || !std::equal(info.shape().begin(), info.shape().end(),
+                                                   input.shape.begin(), input.shape.end())) {
+      return InvalidArgument(absl::StrCat("node ", input.node, ": buffer ", input.handle,
+                                          " has another dtype or shape than its BUFFER says"),
+                             {.reason = "BUFFER", .node = input.node, .field = "buffer_arg"});
+    }
+    if (it->second->upload != nullptr) {
+      return NotThere(input.handle, input.node, "NOT_UPLOADED", "its content hasn't all come");
+    }
+    if (it->second->writer.expired() && !it->second->lost.empty()) {
+      return NotThere(input.handle, input.node, "LOST", it->second->lost);
+    }
+    places[input.handle] = task->inputs.size();
+    task->inputs.push_back(it->second);
+  }
+  for (const uint64_t handle : task->request.gradients()) {
+    const auto it = places.find(handle);
+    if (it == places.end()) {
+      return InvalidArgument(
+          absl::StrCat("the graph has no buffer ", handle,
+                       ": there is no gradient with respect to it"),
+          {.reason = "GRADIENT", .field = "gradients", .value = static_cast<int64_t>(handle)});
+    }
+    task->gradients.push_back(it->second);
+  }
+  for (const auto& [name, value] : task->request.variables()) {
+    const auto it = task->use.variables.find(name);
+    if (it == task->use.variables.end()) {
+      return InvalidArgument(
+          absl::StrCat("the graph has no variable \"", name, "\""),
+          {.reason = "VARIABLE", .field = absl::StrCat("variables[", name, "]")});
+    }
+    if (value < it->second.first || value > it->second.second) {
+      return InvalidArgument(
+          absl::StrCat("variable \"", name, "\" is ", it->second.first, " to ", it->second.second,
+                       ", not ", value),
+          {.reason = "VARIABLE_BOUNDS",
+           .field = absl::StrCat("variables[", name, "]"),
+           .limit = value < it->second.first ? it->second.first : it->second.second,
+           .value = value});
+    }
+  }
+  for (size_t i = 0; i < task->inputs.size(); ++i) {
+    if (task->use.inputs[i].written) task->inputs[i]->writer = task;
+  }
+  return absl::OkStatus();
+}
+
+void Session::Run(v1::RunRequest request, const Caller& caller, std::function<bool()> abandoned,
+                  RunDone done) {
+  absl::StatusOr<GraphUse> use =
+      ReadGraphUse(std::move(*request.mutable_graph()), host_.limits.graph_nodes);
+  if (!use.ok()) {
+    host_.counts->Add("refused");
+    return done(use.status());
+  }
+  auto task = std::make_shared<Task>();
+  task->request = std::move(request);
+  task->use = *std::move(use);
+  task->caller = caller;
+  task->abandoned = std::move(abandoned);
+  task->done = std::move(done);
+  Hasher key;
+  key.Add(task->use.structure)
+      .Add(static_cast<uint64_t>(PolicyOf(task->request)))
+      .Add(static_cast<uint64_t>(task->request.match()));
+  absl::Status status;
+  bool first = false;
+  {
+    MutexLock lock(mutex_);
+    status = Admit(task);
+    if (status.ok()) {
+      for (const uint64_t place : task->gradients) key.Add(place);
+      task->key = key.Finish();
+      host_.pending.fetch_add(1);
+      queue_.push_back(task);
+      first = queue_.size() == 1;
+    }
+  }
+  if (!status.ok()) {
+    host_.counts->Add("refused");
+    return task->done(status);
+  }
+  if (first) Advance(task);
+}
+
+// The task is the first of the queue: it is planned, or runs at once.
+void Session::Advance(const TaskPtr& task) {
+  absl::Status status;
+  bool planned = false;
+  {
+    MutexLock lock(mutex_);
+    if (closed_) status = Ended(id_);
+    if (status.ok() && task->abandoned && task->abandoned()) {
+      status = absl::CancelledError("nobody waits for the run any more");
+    }
+    for (size_t i = 0; i < task->inputs.size() && status.ok(); ++i) {
+      const Buffer& buffer = *task->inputs[i];
+      if (buffer.lost.empty()) continue;
+      status = NotThere(buffer.info.handle(), task->use.inputs[i].node, "LOST", buffer.lost);
+    }
+    if (const auto it = plans_.find(task->key); it != plans_.end()) {
+      task->plan = it->second;
+      planned = true;
+    }
+  }
+  if (!status.ok()) return Finish(task, status);
+  if (planned) return Start(task);
+  task->captured = false;
+  task->plan = std::make_shared<Plan>();
+  task->plan->id = host_.supervisor->NewId();
+  internal::Frame frame;
+  internal::PlanRequest& request = *frame.mutable_plan();
+  request.set_plan(task->plan->id);
+  *request.mutable_graph() = task->use.graph;
+  request.set_inputs(static_cast<uint32_t>(task->inputs.size()));
+  request.mutable_gradients()->Add(task->gradients.begin(), task->gradients.end());
+  Ask(task, std::move(frame), host_.limits.plan_time, {}, &Session::Planned);
+}
+
+PoolId Session::Pool() {
+  if (pool_) return *pool_;
+  PoolOptions options{.name = "session",
+                      .children = 1,
+                      .args = host_.runner_args,
+                      .cores = host_.compile_cores,
+                      // What its runs may hold, and the process itself.
+                      .memory_limit_bytes = host_.limits.bytes + (int64_t{2} << 30),
+                      .attachments = {device_.turn},
+                      .retry = false};
+  const auto list = [](const std::vector<int>& cores) {
+    std::string text;
+    for (const int core : cores) absl::StrAppend(&text, text.empty() ? "" : ",", core);
+    return text;
+  };
+  options.args.push_back(absl::StrCat("--device=", device_.device->id));
+  options.args.push_back(absl::StrCat("--compile_cores=", list(host_.compile_cores)));
+  options.args.push_back(absl::StrCat("--device_cores=", list(device_.cores)));
+  pool_ = host_.supervisor->AddPool(std::move(options));
+  return *pool_;
+}
+
+void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration limit,
+                  std::vector<std::shared_ptr<const Attachment>> attachments,
+                  void (Session::*then)(const TaskPtr&, internal::Frame&)) {
+  request.set_trace(task->caller.trace);
+  PoolTask asked{.owner = 0,
+                 .claim = {.principal = principal_},
+                 .attachments = std::move(attachments),
+                 .request = std::move(request),
+                 .limit = limit};
+  asked.done = [self = shared_from_this(), task, then, limit](TaskEnd end) {
+    if (end.outcome == TaskOutcome::kDone) return ((*self).*then)(task, end.reply);
+    // The runner is gone, and what it wrote may be half done.
+    std::string why = end.detail;
+    absl::Status status;
+    const char* outcome = "crash";
+    switch (end.outcome) {
+      case TaskOutcome::kTimeout:
+        outcome = "timeout";
+        status = WithDetail(absl::DeadlineExceededError(absl::StrCat(
+                                task->sent ? "the run" : "planning the run", " took longer than ",
+                                absl::FormatDuration(limit), ": its runner was ended")),
+                            {.reason = "RUN_TIMEOUT", .limit = absl::ToInt64Milliseconds(limit)});
+        break;
+      case TaskOutcome::kMemory:
+        outcome = "memory";
+        status = WithDetail(
+            absl::ResourceExhaustedError(absl::StrCat("the run's runner ran out of memory: ", why)),
+            {.reason = "RUN_MEMORY"});
+        break;
+      case TaskOutcome::kCancelled:
+        outcome = "cancelled";
+        status = Ended(self->id_);
+        break;
+      case TaskOutcome::kUnavailable:
+        outcome = "unavailable";
+        status = WithDetail(
+            absl::UnavailableError(absl::StrCat("the session's runner doesn't start: ", why)),
+            {.reason = "RUNNER"});
+        break;
+      default:
+        status = WithDetail(
+            absl::AbortedError(absl::StrCat(task->sent ? "the run's kernels" : "planning the run",
+                                            " ended its runner: ", why)),
+            {.reason = "RUN_CRASHED"});
+    }
+    self->host_.counts->Add(outcome);
+    if (task->sent) self->Lose(task, std::string(status.message()));
+    {
+      MutexLock lock(self->mutex_);
+      self->plans_.clear();
+      self->scratch_bytes_ = 0;
+    }
+    self->Finish(task, status);
+  };
+  PoolId pool = 0;
+  {
+    MutexLock lock(mutex_);
+    if (!closed_) {
+      pool = Pool();
+    } else {
+      asked.limit = absl::ZeroDuration();
+    }
+  }
+  if (asked.limit == absl::ZeroDuration()) return Finish(task, Ended(id_));
+  host_.supervisor->Submit(pool, std::move(asked));
+}
+
+void Session::Planned(const TaskPtr& task, internal::Frame& reply) {
+  if (const absl::Status status = FromFrame(reply.planned().outcome()); !status.ok()) {
+    host_.counts->Add("refused");
+    return Finish(task, status);
+  }
+  task->plan->planned = std::move(*reply.mutable_planned());
+  // It looks into the store.
+  host_.executor->Post([self = shared_from_this(), task] { self->Choose(task); });
+}
+
+void Session::Choose(const TaskPtr& task) {
+  Plan& plan = *task->plan;
+  internal::Frame frame;
+  internal::BuildRequest& build = *frame.mutable_build();
+  build.set_plan(plan.id);
+  for (const internal::PlanKernel& kernel : plan.planned.kernels()) {
+    absl::StatusOr<KernelChoice> choice = host_.chooser->Choose(
+        kernel, device_.device->id, PolicyOf(task->request), task->request.match(), task->caller);
+    if (!choice.ok()) {
+      host_.counts->Add("refused");
+      return Finish(task, choice.status());
+    }
+    internal::BuildRequest::Choice& to = *build.add_kernels();
+    *to.mutable_opts() = choice->opts;
+    if (std::optional<internal::Image> image =
+            host_.chooser->FindImage(kernel, choice->opts, *device_.device)) {
+      *to.mutable_image() = *std::move(image);
+    }
+    plan.choices.push_back(*std::move(choice));
+  }
+  absl::Status room;
+  {
+    MutexLock lock(mutex_);
+    room = CheckRoom(0, plan.planned.scratch_bytes());
+  }
+  if (!room.ok()) {
+    host_.counts->Add("refused");
+    return Finish(task, room);
+  }
+  Ask(task, std::move(frame), host_.limits.plan_time, {}, &Session::BuiltPlan);
+}
+
+void Session::BuiltPlan(const TaskPtr& task, internal::Frame& reply) {
+  const internal::BuildReply& built = reply.built();
+  if (built.unknown()) return Again(task);
+  if (const absl::Status status = FromFrame(built.outcome()); !status.ok()) {
+    host_.counts->Add("refused");
+    return Finish(task, status);
+  }
+  Plan& plan = *task->plan;
+  task->compile_s = absl::ToDoubleSeconds(absl::Nanoseconds(built.compile_ns()));
+  std::vector<int> fresh;
+  for (int i = 0; i < built.kernels_size(); ++i) {
+    const internal::BuildReply::Built& kernel = built.kernels(i);
+    KernelChoice& choice = plan.choices[static_cast<size_t>(i)];
+    const bool applied = kernel.opts().size() == choice.opts.size();
+    if (!applied) choice.match = v1::MATCH_HEURISTIC;
+    choice.opts = kernel.opts();
+    plan.names.push_back(kernel.name());
+    if (!kernel.has_image()) continue;
+    ++task->compiled;
+    fresh.push_back(i);
+  }
+  if (!fresh.empty()) {
+    host_.executor->Post([self = shared_from_this(), kept = task->plan, fresh,
+                          images = std::move(*reply.mutable_built())] {
+      for (const int i : fresh) {
+        self->host_.chooser->PutImage(kept->planned.kernels(i), images.kernels(i).opts(),
+                                      *self->device_.device, images.kernels(i).image());
+      }
+    });
+  }
+  {
+    MutexLock lock(mutex_);
+    if (!closed_) {
+      plan.ready = true;
+      scratch_bytes_ += plan.planned.scratch_bytes();
+      plans_[task->key] = task->plan;
+      if (static_cast<int64_t>(plans_.size()) > host_.limits.plans) {
+        const auto oldest = std::min_element(
+            plans_.begin(), plans_.end(),
+            [](const auto& a, const auto& b) { return a.second->used < b.second->used; });
+        // The runner lets the same one go, or has it a while longer.
+        if (oldest->second != task->plan) {
+          scratch_bytes_ -= oldest->second->planned.scratch_bytes();
+          plans_.erase(oldest);
+        }
+      }
+    }
+  }
+  // It may copy.
+  host_.executor->Post([self = shared_from_this(), task] { self->Start(task); });
+}
+
+// Forgets what was planned, for the runner doesn't know of it, and plans anew.
+void Session::Again(const TaskPtr& task) {
+  {
+    MutexLock lock(mutex_);
+    if (const auto it = plans_.find(task->key);
+        it != plans_.end() && it->second->id == task->plan->id) {
+      scratch_bytes_ -= it->second->planned.scratch_bytes();
+      plans_.erase(it);
+    }
+  }
+  task->sent = false;
+  task->memories.clear();
+  if (++task->attempts >= kAttempts) {
+    return Finish(task, WithDetail(absl::UnavailableError("the session's runner was replaced"),
+                                   {.reason = "RUNNER"}));
+  }
+  host_.executor->Post([self = shared_from_this(), task] { self->Advance(task); });
+}
+
+absl::Status Session::GatherMemories(const TaskPtr& task) {
+  if (closed_) return Ended(id_);
+  const Plan& plan = *task->plan;
+  const size_t inputs = task->inputs.size();
+  task->memories.clear();
+  for (size_t i = 0; i < inputs; ++i) {
+    Buffer& buffer = *task->inputs[i];
+    if (task->use.inputs[i].written &&
+        (buffer.content->fixed() || buffer.content.use_count() > 1)) {
+      // Others hold what it holds, or may come to.
+      BEAMD_ASSIGN_OR_RETURN(std::shared_ptr<Content> own,
+                             Content::Create(*host_.budget, buffer.content->size_bytes()));
+      std::memcpy(own->data(), buffer.content->data(),
+                  static_cast<size_t>(buffer.content->size_bytes()));
+      buffer.content = std::move(own);
+    }
+  }
+  // No more than now is held while it runs.
+  for (size_t i = 0; i < inputs; ++i) task->memories.push_back(task->inputs[i]->content);
+  int64_t bytes = 0;
+  std::vector<int64_t> sizes;  // of new memory
+  for (const internal::PlanOutput& output : plan.planned.outputs()) {
+    BEAMD_ASSIGN_OR_RETURN(const int64_t size,
+                           DenseBytes(static_cast<v1::Scalar>(output.scalar()), output.shape()));
+    if (output.memory() < inputs) continue;
+    const size_t place = output.memory() - inputs;
+    if (sizes.size() <= place) sizes.resize(place + 1, 0);
+    sizes[place] = size;
+    bytes += size;
+  }
+  BEAMD_RETURN_IF_ERROR(CheckRoom(plan.planned.outputs_size(), bytes));
+  for (const int64_t size : sizes) {
+    BEAMD_ASSIGN_OR_RETURN(task->memories.emplace_back(), Content::Create(*host_.budget, size));
+  }
+  return absl::OkStatus();
+}
+
+void Session::Start(const TaskPtr& task) {
+  internal::Frame frame;
+  internal::RunPlanRequest& run = *frame.mutable_run();
+  std::vector<std::shared_ptr<const Attachment>> attachments;
+  absl::Status status;
+  {
+    MutexLock lock(mutex_);
+    status = GatherMemories(task);
+    if (status.ok()) {
+      task->plan->used = ++plan_uses_;
+      const PoolId pool = Pool();
+      for (const std::shared_ptr<Content>& content : task->memories) {
+        run.add_memories(content->id());
+        attachments.push_back(content->AttachTo(*host_.supervisor, pool));
+      }
+    }
+  }
+  if (!status.ok()) {
+    host_.counts->Add("refused");
+    return Finish(task, status);
+  }
+  run.set_plan(task->plan->id);
+  *run.mutable_variables() = task->request.variables();
+  run.set_profile(task->request.profile());
+  task->sent = true;
+  Ask(task, std::move(frame), host_.limits.run_time, std::move(attachments), &Session::Ran);
+}
+
+void Session::Ran(const TaskPtr& task, internal::Frame& reply) {
+  const internal::RunPlanReply& ran = reply.ran();
+  if (ran.unknown()) return Again(task);
+  if (const absl::Status status = FromFrame(ran.outcome()); !status.ok()) {
+    if (ran.began()) Lose(task, std::string(status.message()));
+    host_.counts->Add("refused");
+    return Finish(task, status);
+  }
+  absl::StatusOr<v1::RunResponse> answer = [&] {
+    MutexLock lock(mutex_);
+    return Answer(task, ran);
+  }();
+  host_.counts->Add(task->captured ? "captured" : "ok");
+  Finish(task, std::move(answer));
+}
+
+absl::StatusOr<v1::RunResponse> Session::Answer(const TaskPtr& task,
+                                                const internal::RunPlanReply& reply) {
+  if (closed_) return Ended(id_);
+  const Plan& plan = *task->plan;
+  v1::RunResponse response;
+  int64_t bytes = 0;
+  for (const internal::PlanOutput& output : plan.planned.outputs()) {
+    v1::RunOutput& to = *response.add_outputs();
+    if (output.memory() < task->inputs.size()) {
+      *to.mutable_buffer() = task->inputs[output.memory()]->info;
+    } else {
+      auto buffer = std::make_shared<Buffer>();
+      buffer->content = task->memories[output.memory()];
+      buffer->info.set_dtype(static_cast<v1::Scalar>(output.scalar()));
+      *buffer->info.mutable_shape() = output.shape();
+      buffer->info.set_bytes(static_cast<uint64_t>(buffer->content->size_bytes()));
+      BEAMD_RETURN_IF_ERROR(AddBuffer(buffer).status());
+      *to.mutable_buffer() = buffer->info;
+    }
+    bytes += static_cast<int64_t>(to.buffer().bytes());
+  }
+  const int64_t most =
+      std::min<int64_t>(host_.limits.inline_bytes,
+                        static_cast<int64_t>(std::min<uint64_t>(
+                            task->request.inline_bytes(), std::numeric_limits<int64_t>::max())));
+  for (int i = 0; bytes <= most && i < response.outputs_size(); ++i) {
+    const Content& content = *task->memories[plan.planned.outputs(i).memory()];
+    response.mutable_outputs(i)->set_data(content.data(),
+                                          static_cast<size_t>(content.size_bytes()));
+  }
+  for (const internal::RunPlanReply::Launch& launch : reply.launches()) {
+    const auto k = static_cast<int>(launch.kernel());
+    const internal::PlanKernel& kernel = plan.planned.kernels(k);
+    v1::KernelRun& to = *response.add_kernels();
+    to.set_name(plan.names[static_cast<size_t>(k)]);
+    to.set_kernel_hash(kernel.hash());
+    *to.mutable_opts() = plan.choices[static_cast<size_t>(k)].opts;
+    to.set_match(plan.choices[static_cast<size_t>(k)].match);
+    to.set_seconds(launch.seconds());
+    to.set_flops(kernel.flops());
+    to.set_bytes(kernel.bytes());
+  }
+  v1::RunStatistics& statistics = *response.mutable_statistics();
+  statistics.set_captured(task->captured);
+  statistics.set_kernels(plan.planned.launches());
+  statistics.set_compiled(task->compiled);
+  if (!task->captured) {
+    statistics.set_schedule_s(absl::ToDoubleSeconds(absl::Nanoseconds(plan.planned.schedule_ns())));
+    statistics.set_compile_s(task->compile_s);
+  }
+  statistics.set_run_s(reply.run_s());
+  statistics.set_wait_s(reply.wait_s());
+  statistics.set_scratch_bytes(static_cast<uint64_t>(plan.planned.scratch_bytes()));
+  return response;
+}
+
+// What the task was to write may be half written.
+void Session::Lose(const TaskPtr& task, const std::string& why) {
+  MutexLock lock(mutex_);
+  for (size_t i = 0; i < task->inputs.size(); ++i) {
+    if (task->use.inputs[i].written) {
+      task->inputs[i]->lost = absl::StrCat("lost when a run that assigns to it failed: ", why);
+    }
+  }
+}
+
+void Session::Finish(const TaskPtr& task, absl::StatusOr<v1::RunResponse> answer) {
+  std::vector<std::pair<ReadDone, absl::StatusOr<BufferSnapshot>>> reads;
+  TaskPtr next;
+  {
+    MutexLock lock(mutex_);
+    used_ = absl::Now();
+    task->memories.clear();
+    for (const BufferPtr& buffer : task->inputs) {
+      if (buffer->writer.lock() == task) buffer->writer.reset();
+    }
+    for (auto& [buffer, done] : task->readers) {
+      if (closed_) {
+        reads.emplace_back(std::move(done), Ended(id_));
+      } else if (!buffer->lost.empty()) {
+        reads.emplace_back(std::move(done),
+                           NotThere(buffer->info.handle(), std::nullopt, "LOST", buffer->lost));
+      } else {
+        reads.emplace_back(std::move(done), BufferSnapshot{buffer->info, buffer->content});
+      }
+    }
+    task->readers.clear();
+    task->inputs.clear();
+    queue_.pop_front();
+    if (!queue_.empty()) next = queue_.front();
+  }
+  task->done(std::move(answer));
+  for (auto& [done, snapshot] : reads) done(std::move(snapshot));
+  // Not here: a run may end on the supervisor's thread, and the next may copy or look things up.
+  if (next != nullptr) {
+    host_.executor->Post([self = shared_from_this(), next] { self->Advance(next); });
+  }
+  host_.pending.fetch_sub(1);
+}
+
+}  // namespace beamd

@@ -1,0 +1,202 @@
+// One client's buffers on one device, what happens to them, and the process that runs its graphs.
+//
+// Calls that name a common buffer happen in the order in which they come: runs one behind the
+// other, a reader behind the last run before it that writes what it reads. Who reads has the
+// content as it was: a run that comes meanwhile writes into a copy.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/base/mutex.h"
+#include "proto/beamd/v1/executor.pb.h"
+#include "server/auth/caller.h"
+#include "server/services/executor.h"
+#include "server/sessions/budget.h"
+#include "server/sessions/content.h"
+#include "server/sessions/graph_use.h"
+#include "server/sessions/kernel_choice.h"
+#include "server/sessions/upload.h"
+#include "server/workers/supervisor.h"
+
+namespace beamd {
+
+struct SessionLimits {
+  int64_t sessions = 256;            // of all
+  int64_t principal_sessions = 64;   // of one principal
+  int64_t buffers = 4096;            // of one session
+  int64_t total_buffers = 16384;     // of all: each is a descriptor and a mapping
+  int64_t bytes = int64_t{8} << 30;  // of one session, scratch memory of its runs included
+  int64_t total_bytes = int64_t{16} << 30;
+  int64_t chunk_bytes = int64_t{4} << 20;
+  int64_t inline_bytes = int64_t{4} << 20;
+  int64_t queued_runs = 256;  // of one session
+  int64_t graph_nodes = 20000;
+  int64_t plans = 256;  // that a session keeps
+  absl::Duration lease = absl::Minutes(1);
+  absl::Duration longest_lease = absl::Hours(1);
+  // Of one run's kernels, waiting for the device's turn included; of planning and compiling.
+  absl::Duration run_time = absl::Seconds(60);
+  absl::Duration plan_time = absl::Seconds(120);
+};
+
+// A device that sessions can be opened on.
+struct SessionDevice {
+  const TuningDevice* device = nullptr;
+  std::shared_ptr<const Attachment> turn;
+  std::vector<int> cores;
+};
+
+// How many runs ended so, by outcome: "ok", "captured", "refused", "timeout", "crash", "memory".
+class RunCounts {
+ public:
+  void Add(const std::string& outcome) {
+    MutexLock lock(mutex_);
+    ++counts_[outcome];
+  }
+  std::map<std::string, uint64_t> Get() const {
+    MutexLock lock(mutex_);
+    return counts_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::map<std::string, uint64_t> counts_ BEAMD_GUARDED_BY(mutex_);
+};
+
+// What sessions share; all of it outlives them.
+struct SessionHost {
+  SessionLimits limits;
+  Supervisor* supervisor = nullptr;
+  KernelChooser* chooser = nullptr;
+  Budget* budget = nullptr;
+  ContentIndex* index = nullptr;
+  RunCounts* counts = nullptr;
+  // For what may block.
+  Executor* executor = nullptr;
+  // Runs that have not ended.
+  std::atomic<int64_t> pending{0};
+  // Of the runners: argv without the device, and where they compile.
+  std::vector<std::string> runner_args;
+  std::vector<int> compile_cores;
+};
+
+// A buffer's content at one moment, and what it is.
+struct BufferSnapshot {
+  v1::BufferInfo info;
+  std::shared_ptr<const Content> content;
+};
+
+// Thread-safe.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  using RunDone = std::function<void(absl::StatusOr<v1::RunResponse>)>;
+  using ReadDone = std::function<void(absl::StatusOr<BufferSnapshot>)>;
+
+  Session(SessionHost& host, SessionDevice device, std::string id, std::string principal,
+          std::string label, absl::Duration lease)
+      : host_(host),
+        device_(std::move(device)),
+        id_(std::move(id)),
+        principal_(std::move(principal)),
+        label_(std::move(label)),
+        lease_(lease) {}
+
+  const std::string& id() const { return id_; }
+  const std::string& principal() const { return principal_; }
+  v1::Session Describe() const;
+
+  // --- the lease ---
+  // It is used: the lease begins anew. False where it has ended.
+  bool Touch(absl::Time now);
+  // When its lease ends; never while something runs for it.
+  absl::Time expires() const;
+  // Ends it; what runs ends with an error. Returns what it held.
+  int64_t Close();
+
+  // --- buffers ---
+  absl::StatusOr<v1::BeginUploadResponse> BeginUpload(const v1::BeginUploadRequest& request);
+  // A stream that brings a buffer's content.
+  struct Upload {
+    std::shared_ptr<UploadState> state;
+    uint64_t stream = 0;
+    uint64_t handle = 0;
+  };
+  // The stream of the buffer that was open ends. FailedPrecondition where its content is there.
+  absl::StatusOr<Upload> OpenUpload(uint64_t handle);
+  // At the end of the stream; the buffer can be used where all of it came.
+  void CloseUpload(const Upload& upload);
+  // `done` is called at once, or when the last run that writes it has ended.
+  void Read(uint64_t handle, ReadDone done);
+  // All or none: NotFound naming a handle that isn't there.
+  absl::StatusOr<int64_t> Free(std::span<const uint64_t> handles);
+
+  // --- runs ---
+  // `done` is called once, on any thread; it must not block. What `abandoned` says is true of
+  // before the run has begun is not run.
+  void Run(v1::RunRequest request, const Caller& caller, std::function<bool()> abandoned,
+           RunDone done);
+
+ private:
+  struct Buffer;
+  struct Plan;
+  struct Task;
+  using BufferPtr = std::shared_ptr<Buffer>;
+  using TaskPtr = std::shared_ptr<Task>;
+
+  absl::StatusOr<BufferPtr> FindBuffer(uint64_t handle) const BEAMD_REQUIRES(mutex_);
+  absl::StatusOr<uint64_t> AddBuffer(BufferPtr buffer) BEAMD_REQUIRES(mutex_);
+  absl::Status CheckRoom(int64_t buffers, int64_t bytes) const BEAMD_REQUIRES(mutex_);
+
+  absl::Status Admit(const TaskPtr& task) BEAMD_REQUIRES(mutex_);
+  void Advance(const TaskPtr& task);
+  void Ask(const TaskPtr& task, internal::Frame request, absl::Duration limit,
+           std::vector<std::shared_ptr<const Attachment>> attachments,
+           void (Session::*then)(const TaskPtr&, internal::Frame&));
+  void Planned(const TaskPtr& task, internal::Frame& reply);
+  void Choose(const TaskPtr& task);
+  void BuiltPlan(const TaskPtr& task, internal::Frame& reply);
+  void Start(const TaskPtr& task);
+  absl::Status GatherMemories(const TaskPtr& task) BEAMD_REQUIRES(mutex_);
+  void Ran(const TaskPtr& task, internal::Frame& reply);
+  void Again(const TaskPtr& task);
+  absl::StatusOr<v1::RunResponse> Answer(const TaskPtr& task, const internal::RunPlanReply& reply)
+      BEAMD_REQUIRES(mutex_);
+  void Lose(const TaskPtr& task, const std::string& why);
+  void Finish(const TaskPtr& task, absl::StatusOr<v1::RunResponse> answer);
+  PoolId Pool() BEAMD_REQUIRES(mutex_);
+
+  SessionHost& host_;
+  const SessionDevice device_;
+  const std::string id_;
+  const std::string principal_;
+  const std::string label_;
+  const absl::Duration lease_;
+
+  mutable Mutex mutex_;
+  bool closed_ BEAMD_GUARDED_BY(mutex_) = false;
+  absl::Time used_ BEAMD_GUARDED_BY(mutex_) = absl::Now();
+  uint64_t last_handle_ BEAMD_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<uint64_t, BufferPtr> buffers_ BEAMD_GUARDED_BY(mutex_);
+  int64_t bytes_ BEAMD_GUARDED_BY(mutex_) = 0;
+  int64_t scratch_bytes_ BEAMD_GUARDED_BY(mutex_) = 0;
+  std::optional<PoolId> pool_ BEAMD_GUARDED_BY(mutex_);
+  std::map<Digest, std::shared_ptr<Plan>> plans_ BEAMD_GUARDED_BY(mutex_);
+  uint64_t plan_uses_ BEAMD_GUARDED_BY(mutex_) = 0;
+  std::deque<TaskPtr> queue_ BEAMD_GUARDED_BY(mutex_);  // the first one runs
+};
+
+}  // namespace beamd

@@ -1,0 +1,55 @@
+// The content of a buffer as it comes in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/base/mutex.h"
+#include "server/sessions/content.h"
+
+namespace beamd {
+
+// A piece of it, as it lies in a message.
+struct UploadPiece {
+  int64_t offset = 0;
+  std::vector<std::span<const std::byte>> data;
+  int64_t size_bytes = 0;
+  uint32_t crc32c = 0;
+};
+
+// How far one buffer's content is there. Thread-safe; one stream at a time brings it.
+class UploadState {
+ public:
+  // `sha256` is empty, or 32 bytes.
+  UploadState(std::shared_ptr<Content> content, std::string sha256);
+
+  // A stream's right to bring pieces, which ends the one before it.
+  uint64_t OpenStream();
+  // DataLoss: the piece isn't what its CRC says, or the whole not what its digest says (it begins
+  // anew then); OutOfRange: it isn't the next one; ResourceExhausted: it is past `most_bytes`;
+  // Aborted: another stream has taken this one's place; NotFound: the buffer is gone.
+  absl::Status Take(uint64_t stream, const UploadPiece& piece, int64_t most_bytes);
+  // All is there and right; it isn't written by uploads any more.
+  bool complete() const;
+  int64_t arrived() const;
+  // The buffer is gone: its memory is let go, whatever streams are open.
+  void End();
+  // As asked for.
+  const std::string& sha256() const { return sha256_; }
+
+ private:
+  const std::string sha256_;
+  const int64_t size_bytes_;
+  mutable Mutex mutex_;
+  std::shared_ptr<Content> content_ BEAMD_GUARDED_BY(mutex_);  // null: the buffer is gone
+  uint64_t stream_ BEAMD_GUARDED_BY(mutex_) = 0;
+  int64_t arrived_ BEAMD_GUARDED_BY(mutex_) = 0;
+  bool complete_ BEAMD_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<Sha256Stream> hash_ BEAMD_GUARDED_BY(mutex_);
+};
+
+}  // namespace beamd

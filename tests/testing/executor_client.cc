@@ -1,0 +1,187 @@
+#include "tests/testing/executor_client.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+
+#include "engine/base/crc32c.h"
+#include "engine/base/sha256.h"
+#include "engine/uop/text.h"
+#include "engine/uop/uop.h"
+#include "engine/uop/wire.h"
+
+namespace beamd::testing {
+namespace {
+
+constexpr size_t kChunkBytes = size_t{1} << 20;
+
+}  // namespace
+
+v1::Graph GraphOf(absl::string_view text) {
+  UOpGraph graph;
+  return ToProto(ParseText(text, graph).value());
+}
+
+v1::ErrorDetail DetailOf(const grpc::Status& status) {
+  v1::StatusDetails details;
+  v1::ErrorDetail detail;
+  if (details.ParseFromString(status.error_details()) && details.details_size() > 0) {
+    details.details(0).UnpackTo(&detail);
+  }
+  return detail;
+}
+
+ExecutorClient::ExecutorClient(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(std::numeric_limits<int>::max());
+  // A connection of its own: clients are other people.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto channel =
+      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  stub_ = v1::Executor::NewStub(channel);
+}
+
+bool ExecutorClient::Open(double lease_s) {
+  grpc::ClientContext context;
+  v1::OpenSessionRequest request;
+  if (lease_s > 0) {
+    request.mutable_lease()->set_seconds(static_cast<int64_t>(lease_s));
+    request.mutable_lease()->set_nanos(
+        static_cast<int32_t>((lease_s - static_cast<double>(static_cast<int64_t>(lease_s))) * 1e9));
+  }
+  v1::Session session;
+  if (!Note(stub_->OpenSession(&context, request, &session))) return false;
+  session_ = session.id();
+  return true;
+}
+
+std::optional<v1::Session> ExecutorClient::KeepAlive() {
+  grpc::ClientContext context;
+  v1::KeepAliveRequest request;
+  request.set_session(session_);
+  v1::Session session;
+  if (!Note(stub_->KeepAlive(&context, request, &session))) return std::nullopt;
+  return session;
+}
+
+bool ExecutorClient::Close() {
+  grpc::ClientContext context;
+  v1::CloseSessionRequest request;
+  request.set_session(session_);
+  v1::CloseSessionResponse response;
+  return Note(stub_->CloseSession(&context, request, &response));
+}
+
+std::optional<v1::BeginUploadResponse> ExecutorClient::Begin(
+    const v1::BeginUploadRequest& request) {
+  grpc::ClientContext context;
+  v1::BeginUploadResponse response;
+  if (!Note(stub_->BeginUpload(&context, request, &response))) return std::nullopt;
+  return response;
+}
+
+bool ExecutorClient::SendChunks(uint64_t handle, std::span<const std::byte> bytes, size_t offset,
+                                size_t chunk_bytes, bool spoil) {
+  grpc::ClientContext context;
+  v1::UploadResponse response;
+  const auto writer = stub_->Upload(&context, &response);
+  bool first = true;
+  while (offset < bytes.size()) {
+    const size_t size = std::min(chunk_bytes, bytes.size() - offset);
+    v1::UploadChunk chunk;
+    if (first) {
+      chunk.set_session(session_);
+      chunk.set_handle(handle);
+    }
+    chunk.set_offset(offset);
+    chunk.set_data(bytes.data() + offset, size);
+    chunk.set_crc32c(Crc32c(0, bytes.subspan(offset, size)) ^ (first && spoil ? 1 : 0));
+    first = false;
+    if (!writer->Write(chunk)) break;
+    offset += size;
+  }
+  writer->WritesDone();
+  return Note(writer->Finish());
+}
+
+uint64_t ExecutorClient::Upload(v1::Scalar dtype, const std::vector<int64_t>& shape,
+                                std::span<const std::byte> bytes, bool digest) {
+  v1::BeginUploadRequest request;
+  request.set_session(session_);
+  request.set_dtype(dtype);
+  request.mutable_shape()->Add(shape.begin(), shape.end());
+  if (digest) {
+    const auto sha256 = Sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    request.set_sha256(sha256.data(), sha256.size());
+  }
+  const std::optional<v1::BeginUploadResponse> begun = Begin(request);
+  if (!begun) return 0;
+  if (begun->offset() == bytes.size()) return begun->handle();
+  return SendChunks(begun->handle(), bytes, begun->offset(), kChunkBytes) ? begun->handle() : 0;
+}
+
+uint64_t ExecutorClient::Upload(const std::vector<int64_t>& shape,
+                                const std::vector<float>& values) {
+  return Upload(v1::SCALAR_FLOAT32, shape, std::as_bytes(std::span(values)));
+}
+
+std::optional<std::string> ExecutorClient::Download(uint64_t handle, uint64_t offset,
+                                                    uint64_t bytes) {
+  grpc::ClientContext context;
+  v1::DownloadRequest request;
+  request.set_session(session_);
+  request.set_handle(handle);
+  request.set_offset(offset);
+  request.set_bytes(bytes);
+  const auto reader = stub_->Download(&context, request);
+  std::string content;
+  v1::DownloadChunk chunk;
+  bool right = true;
+  while (reader->Read(&chunk)) {
+    right &= chunk.offset() == offset + content.size() &&
+             chunk.crc32c() == Crc32c(0, std::as_bytes(std::span(chunk.data())));
+    content += chunk.data();
+  }
+  if (!Note(reader->Finish())) return std::nullopt;
+  if (!right) {
+    status_ = grpc::Status(grpc::StatusCode::DATA_LOSS, "a chunk isn't what it says");
+    return std::nullopt;
+  }
+  return content;
+}
+
+std::vector<float> ExecutorClient::Floats(uint64_t handle) {
+  const std::optional<std::string> content = Download(handle);
+  std::vector<float> values;
+  if (!content) return values;
+  values.resize(content->size() / sizeof(float));
+  std::memcpy(values.data(), content->data(), values.size() * sizeof(float));
+  return values;
+}
+
+bool ExecutorClient::Free(const std::vector<uint64_t>& handles) {
+  grpc::ClientContext context;
+  v1::FreeRequest request;
+  request.set_session(session_);
+  request.mutable_handles()->Add(handles.begin(), handles.end());
+  v1::FreeResponse response;
+  return Note(stub_->Free(&context, request, &response));
+}
+
+std::optional<v1::RunResponse> ExecutorClient::Run(v1::RunRequest request) {
+  grpc::ClientContext context;
+  request.set_session(session_);
+  v1::RunResponse response;
+  if (!Note(stub_->Run(&context, request, &response))) return std::nullopt;
+  return response;
+}
+
+std::optional<v1::RunResponse> ExecutorClient::Run(absl::string_view text) {
+  v1::RunRequest request;
+  *request.mutable_graph() = GraphOf(text);
+  return Run(std::move(request));
+}
+
+}  // namespace beamd::testing
