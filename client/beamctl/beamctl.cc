@@ -385,7 +385,7 @@ absl::Status TuneKernels(Client& client, const Model& model, const Flags& flags,
     *item.mutable_request()->mutable_graph() = ToProto(kernel.ast);
   }
   BatchLine progress(flags.json);
-  const absl::Status status = client.TuneBatch(
+  absl::Status status = client.TuneBatch(
       begin, items,
       [&](const v1::TuneBatchEvent& event) {
         progress.Show(event);

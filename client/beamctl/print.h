@@ -54,7 +54,7 @@ class BatchLine {
 };
 
 // What a batch says of an item that failed, as the call alone would have said it.
-absl::Status ToStatus(int code, const v1::ErrorDetail& detail);
+absl::Status ToStatus(int code, const v1::ErrorDetail& from);
 
 // On standard output.
 void PrintResult(const std::string& name, const v1::TuneResult& result, bool json);
