@@ -6,6 +6,7 @@
 #   BEAMD_BASE    clang-tidy checks what changed since this commit; default HEAD~1
 #   BEAMD_TIDY_S  seconds that clang-tidy may take; files that it doesn't get to are skipped; default 480
 #   BEAMD_ASAN_S  seconds that building and running under AddressSanitizer may take; default 1200
+#   BEAMD_FUZZ_S  seconds that each fuzz target runs; default 60; 0: they aren't built
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -75,6 +76,14 @@ mapfile -t small < <(bazel query --noshow_progress 'attr(size, small, tests(//..
 timeout --signal=INT "${BEAMD_ASAN_S:-1200}" \
   bazel test "${test_flags[@]}" --config=asan --build_tests_only --test_tag_filters=-nosanitize \
   --build_event_json_file="$results/asan.json" "${small[@]}"
+
+section "fuzz"
+if [ "${BEAMD_FUZZ_S:-60}" -gt 0 ]; then
+  tests/fuzz/run.sh "${BEAMD_FUZZ_S:-60}" | tee "$results/fuzz.log" | grep -v '^fuzz'
+  grep '^fuzz' "$results/fuzz.log" >>"$results/cases" || case_is fuzz build failed
+else
+  case_is fuzz "all (told not to)" skipped
+fi
 
 section "summary"
 python3 tests/summary.py "$results"

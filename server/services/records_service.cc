@@ -16,8 +16,7 @@
 #include "server/services/pull_stream.h"
 #include "server/services/push_stream.h"
 #include "server/services/reply.h"
-#include "server/store/tuning_key.h"
-#include "server/tuning/options.h"
+#include "server/tuning/imported.h"
 
 namespace beamd {
 namespace {
@@ -172,24 +171,10 @@ class Exporter {
   bool last_ = false;
 };
 
-// A record that says what it is truly: its hashes are those of what it holds.
+// With the graph in canonical form.
 absl::Status CheckImport(const Tuner& tuner, const v1::ExportedRecord& from, v1::Graph& canonical) {
   BEAMD_ASSIGN_OR_RETURN(ParsedKernel kernel, tuner.parts().parse(from.graph()));
-  const v1::Record& record = from.record();
-  if (kernel.hash.Hex() != record.kernel_hash()) {
-    return InvalidArgument("the graph has another hash",
-                           {.reason = "KERNEL_HASH", .field = "record.kernel_hash"});
-  }
-  BEAMD_ASSIGN_OR_RETURN(const v1::SearchOptions search,
-                         ResolveOptions(record.search(), DefaultSearchOptions()));
-  const Digest key = HashTuningKey(kernel.hash, KeyOptions(search), record.environment());
-  if (key.Hex() != record.key()) {
-    return InvalidArgument("the record has another key", {.reason = "KEY", .field = "record.key"});
-  }
-  if (!(record.best_s() > 0) || !record.verification().verified()) {
-    return InvalidArgument("the record has no time, or was never checked",
-                           {.reason = "UNVERIFIED", .field = "record.verification"});
-  }
+  BEAMD_RETURN_IF_ERROR(CheckImported(from.record(), kernel));
   canonical = std::move(kernel.canonical);
   return absl::OkStatus();
 }

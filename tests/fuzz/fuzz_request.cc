@@ -3,11 +3,16 @@
 // canonical form and hash.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
+#include "engine/base/hash.h"
 #include "engine/base/status.h"
 #include "proto/beamd/v1/admin.pb.h"
+#include "proto/beamd/v1/batch.pb.h"
+#include "proto/beamd/v1/jobs.pb.h"
 #include "proto/beamd/v1/tuning.pb.h"
 #include "server/services/validate.h"
+#include "server/tuning/imported.h"
 #include "server/tuning/options.h"
 #include "server/tuning/parse_kernel.h"
 
@@ -45,7 +50,38 @@ void Take(const v1::LookupRequest& request) {
   }
 }
 
+void Take(const v1::TuneBatchRequest& request) {
+  if (request.has_begin() && request.begin().has_budget()) {
+    v1::TuneRequest bound;
+    *bound.mutable_budget() = request.begin().budget();
+    ResolveBudget(bound).status().IgnoreError();
+  }
+  if (request.has_item()) Take(request.item().request());
+}
+
+void Take(const v1::ExportedRecord& from) {
+  const absl::StatusOr<ParsedKernel> kernel = ParseKernel(from.graph(), kLimits);
+  if (kernel.ok()) CheckImported(from.record(), *kernel).IgnoreError();
+}
+
 void Take(const v1::ShowRequest& request) { Take(request.graph()); }
+
+void TakeKey(const std::string& key) {
+  const absl::StatusOr<Digest> digest = Digest::FromHex(key);
+  if (digest.ok()) BEAMD_CHECK(*Digest::FromHex(digest->Hex()) == *digest, key);
+}
+
+void Take(const v1::GetRecordRequest& request) { TakeKey(request.key()); }
+void Take(const v1::ExplainRequest& request) { TakeKey(request.key()); }
+void Take(const v1::ReplayRequest& request) { TakeKey(request.key()); }
+void Take(const v1::ExportRequest& request) { TakeKey(request.kernel_hash()); }
+void Take(const v1::ResolveRequest& request) {
+  for (const std::string& key : request.keys()) TakeKey(key);
+}
+void Take(const v1::ListRecordsRequest& request) {
+  TakeKey(request.page_token());
+  TakeKey(request.kernel_hash());
+}
 
 // Requests that are fields and nothing more.
 [[maybe_unused]] void Take(const google::protobuf::Message&) {}

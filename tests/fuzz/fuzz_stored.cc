@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const absl::StatusOr<Message> message = beamd::stored::Decode<Message>(value);
     if (message.ok()) beamd::stored::Decode<Message>(beamd::stored::Encode(*message)).value();
   };
-  switch (data[0] % 4) {
+  switch (data[0] % 6) {
     case 0:
       decode(beamd::v1::Record());
       break;
@@ -24,8 +24,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 2:
       decode(beamd::internal::StoredTiming());
       break;
-    default:
+    case 3:
       decode(beamd::internal::StoredJob());
+      break;
+    case 4:
+      decode(beamd::internal::StoredCandidate());
+      break;
+    default:
+      decode(beamd::internal::StoredUsage());
   }
   return 0;
 }

@@ -5,8 +5,16 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "proto/beamd/v1/admin.pb.h"
+#include "proto/beamd/v1/batch.pb.h"
+#include "proto/beamd/v1/jobs.pb.h"
 #include "proto/beamd/v1/tuning.pb.h"
+#include "server/store/stored.pb.h"
+#include "server/store/stored_value.h"
+#include "server/store/tuning_key.h"
+#include "server/tuning/options.h"
+#include "server/tuning/parse_kernel.h"
 #include "tests/testing/daemon.h"
 
 namespace beamd {
@@ -33,9 +41,81 @@ void WriteSeeds(const std::filesystem::path& root) {
     *show.mutable_graph() = graph;
     show.set_pass("ast");
     Write(root / "ShowRequest" / name, show.SerializeAsString());
-    // Behind the type and the version.
-    Write(root / "stored" / name, std::string("\x01\x01", 2) + graph.SerializeAsString());
+    v1::TuneBatchRequest item;
+    item.mutable_item()->set_id(name);
+    item.mutable_item()->set_weight(2);
+    *item.mutable_item()->mutable_request() = tune;
+    Write(root / "TuneBatchRequest" / name, item.SerializeAsString());
+    const ParsedKernel kernel = *ParseKernel(graph);
+    v1::ExportedRecord exported;
+    *exported.mutable_graph() = kernel.canonical;
+    v1::Record& record = *exported.mutable_record();
+    record.set_kernel_hash(kernel.hash.Hex());
+    *record.mutable_search() = KeyOptions(DefaultSearchOptions());
+    record.mutable_environment()->set_arch("znver3");
+    record.set_key(HashTuningKey(kernel.hash, record.search(), record.environment()).Hex());
+    record.set_best_s(1e-6);
+    record.mutable_verification()->set_verified(true);
+    Write(root / "ExportedRecord" / name, exported.SerializeAsString());
+    // A value's type, as fuzz_stored.cc counts them, then the value.
+    const auto stored = [&](char type, const google::protobuf::Message& message) {
+      Write(root / "stored" / absl::StrCat(name, "_", message.GetDescriptor()->name()),
+            type + stored::Encode(message));
+    };
+    stored(0, record);
+    stored(1, kernel.canonical);
+    internal::StoredTiming timing;
+    timing.set_failure(1);
+    timing.set_compile_limit_ns(1000);
+    stored(2, timing);
+    internal::StoredJob job;
+    job.set_id("01a22d170eab87235ebf");
+    *job.mutable_request() = tune;
+    job.set_key(record.key());
+    stored(3, job);
+    internal::StoredCandidate candidate;
+    candidate.add_opts()->set_op(v1::OPT_OP_UPCAST);
+    candidate.set_best_s(1e-6);
+    stored(4, candidate);
+    internal::StoredUsage usage;
+    usage.set_day(20000);
+    usage.set_device_seconds(2.5);
+    stored(5, usage);
   }
+  v1::TuneBatchRequest begin;
+  begin.mutable_begin()->mutable_budget()->set_seconds(9);
+  Write(root / "TuneBatchRequest" / "begin", begin.SerializeAsString());
+  const std::string key(64, 'b');
+  v1::ResolveRequest resolve;
+  resolve.add_keys(key);
+  resolve.set_snapshot(7);
+  Write(root / "ResolveRequest" / "key", resolve.SerializeAsString());
+  v1::ExplainRequest explain;
+  explain.set_key(key);
+  Write(root / "ExplainRequest" / "key", explain.SerializeAsString());
+  v1::ExportRequest of_one;
+  of_one.set_kernel_hash(key);
+  Write(root / "ExportRequest" / "one", of_one.SerializeAsString());
+  v1::ReplayRequest replay;
+  replay.set_job("01a22d170eab87235ebf");
+  replay.set_candidate(3);
+  Write(root / "ReplayRequest" / "candidate", replay.SerializeAsString());
+  v1::ListJobsRequest jobs;
+  jobs.set_page_size(5);
+  jobs.set_page_token("01a22d170eab87235ebf");
+  Write(root / "ListJobsRequest" / "page", jobs.SerializeAsString());
+  const auto of_job = [&](auto request) {
+    request.set_id("01a22d170eab87235ebf");
+    Write(root / request.GetDescriptor()->name() / "id", request.SerializeAsString());
+  };
+  of_job(v1::GetJobRequest());
+  of_job(v1::WatchJobRequest());
+  of_job(v1::CancelJobRequest());
+  Write(root / "ListDevicesRequest" / "empty", "");
+  Write(root / "BackupRequest" / "empty", "");
+  v1::ReleaseDeviceRequest release;
+  release.set_id("cpu:0");
+  Write(root / "ReleaseDeviceRequest" / "id", release.SerializeAsString());
   v1::ListRecordsRequest list;
   list.set_page_size(5);
   list.set_kernel_hash(std::string(64, 'a'));
