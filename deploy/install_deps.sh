@@ -10,7 +10,7 @@ packages=(
   libabsl-dev libbenchmark-dev libgmock-dev libgrpc++-dev libgtest-dev liblld-22-dev libprotobuf-dev
   librocksdb-dev libseccomp-dev libspdlog-dev libssl-dev libzstd-dev llvm-22-dev prometheus-cpp-dev zlib1g-dev
   # checks
-  clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev logrotate openssl prometheus python3-jsonschema python3-yaml systemd
+  clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev logrotate openssl pkg-config prometheus python3-jsonschema python3-yaml systemd
   # the bundle
   lld-22 patchelf xz-utils
 )

@@ -28,6 +28,7 @@ LAYERS = (
     "engine/search",
     "devices",
     "server",
+    "client/thin",
     "client",
 )
 
@@ -36,6 +37,9 @@ FREE = ("tests",)
 
 # What devices/ sees of the engine.
 DEVICES_SEE = re.compile(r"engine/base/|engine/llvm/kernel_image\.h$")
+
+# What the library of thin clients sees of the tree: it is installed alone.
+THIN_SEES = re.compile(r"proto/|client/thin/")
 
 # (what, the header's spelling, the files that may include it)
 LIBRARIES = (
@@ -47,7 +51,7 @@ LIBRARIES = (
     ("CUDA", r"(cuda|cuda_.*|nvrtc|cupti.*)\.h$", r"devices/cuda/"),
     ("HIP", r"hip/|(hsa|amd_comgr)/", r"devices/hip/"),
     ("Prometheus", r"prometheus/|civetweb\.h$", r"server/metrics/"),
-    ("OpenSSL", r"openssl/", r"server/(services|sessions)/"),
+    ("OpenSSL", r"openssl/", r"server/(services|sessions)/|client/thin/checksum\.cc$"),
     ("seccomp", r"seccomp\.h$", r"server/workers/"),
     ("logging", r"spdlog/", r"(devices|server)/"),
     ("a mutex that TSan can't see", r"absl/synchronization/mutex\.h$", r"$"),
@@ -96,6 +100,8 @@ def include_faults(path, text):
             yield "{}: includes {}: climbs from {} to {}".format(path, header, LAYERS[own], LAYERS[target])
         elif path.startswith("devices/") and header.startswith("engine/") and not DEVICES_SEE.match(header):
             yield "{}: includes {}: devices see engine/base and engine/llvm/kernel_image.h".format(path, header)
+        elif path.startswith("client/thin/") and not THIN_SEES.match(header):
+            yield "{}: includes {}: the thin client sees proto/ and itself".format(path, header)
 
 
 # (file, include, whether it is allowed): what the rules above must say.
@@ -129,6 +135,11 @@ EXAMPLES = (
     ("engine/oddments/x.cc", "engine/base/hash.h", False),
     ("engine/uop/uop.cc", "uop.h", False),
     ("tests/engine/uop/uop_test.cc", "engine/search/beam.h", True),
+    ("client/thin/session.cc", "proto/beamd/v1/executor.grpc.pb.h", True),
+    ("client/thin/session.cc", "engine/base/status.h", False),
+    ("client/thin/session.cc", "client/cc/client.h", False),
+    ("client/cc/client.cc", "client/thin/channel.h", True),
+    ("server/main.cc", "client/thin/session.h", False),
 )
 
 

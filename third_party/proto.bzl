@@ -28,6 +28,11 @@ def _generate(name, srcs, deps, flags, extension, cc_deps):
         outs = sources + headers,
         cmd = "protoc -I. " + flags + " " + " ".join(["$(execpath %s)" % src for src in srcs]),
     )
+    native.filegroup(
+        name = name + "_headers",
+        srcs = headers,
+        visibility = ["//visibility:public"],
+    )
     native.cc_library(
         name = name,
         srcs = sources,

@@ -6,7 +6,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
-#include "client/cc/channel.h"
+#include "client/thin/channel.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
 #include "grpcpp/grpcpp.h"

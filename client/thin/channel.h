@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/cc/credentials.h"
+#include "client/thin/credentials.h"
 #include "grpcpp/grpcpp.h"
 
 namespace beamd {

@@ -1,4 +1,4 @@
-#include "client/cc/channel.h"
+#include "client/thin/channel.h"
 
 #include <fstream>
 #include <iterator>
@@ -8,7 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/status.h"
+#include "client/thin/macros.h"
 #include "grpcpp/support/client_interceptor.h"
 
 namespace beamd {
@@ -63,12 +63,12 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
   std::shared_ptr<grpc::ChannelCredentials> how = grpc::InsecureChannelCredentials();
   if (!credentials.tls_ca.empty()) {
     grpc::SslCredentialsOptions options;
-    BEAMD_ASSIGN_OR_RETURN(options.pem_root_certs, ReadFile(credentials.tls_ca));
-    BEAMD_ASSIGN_OR_RETURN(options.pem_cert_chain, ReadFile(credentials.tls_cert));
-    BEAMD_ASSIGN_OR_RETURN(options.pem_private_key, ReadFile(credentials.tls_key));
+    BEAMD_THIN_ASSIGN_OR_RETURN(options.pem_root_certs, ReadFile(credentials.tls_ca));
+    BEAMD_THIN_ASSIGN_OR_RETURN(options.pem_cert_chain, ReadFile(credentials.tls_cert));
+    BEAMD_THIN_ASSIGN_OR_RETURN(options.pem_private_key, ReadFile(credentials.tls_key));
     how = grpc::SslCredentials(options);
   }
-  BEAMD_ASSIGN_OR_RETURN(const std::string token, ReadFile(credentials.token_file));
+  BEAMD_THIN_ASSIGN_OR_RETURN(const std::string token, ReadFile(credentials.token_file));
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> factories;
   if (!token.empty()) {
     if (credentials.tls_ca.empty() && !StaysHere(address)) {
