@@ -1,6 +1,7 @@
 #include "server/execution/graph_plan.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "absl/container/flat_hash_set.h"
@@ -107,6 +108,36 @@ absl::StatusOr<std::shared_ptr<const LoadedKernels::Loaded>> LoadedKernels::Get(
   return loaded;
 }
 
+namespace {
+
+// The BUFFER that an output is: named itself, or by what assigns to it or to a part of it.
+UOp InputOf(UOp output) {
+  UOp u = output;
+  while (u.is(Op::kAssign) ||
+         (output.is(Op::kAssign) && u.is(Op::kReshape | Op::kPermute | Op::kShrink | Op::kFlip))) {
+    u = u.src(0);
+  }
+  return u.is(Op::kBuffer) ? u : UOp();
+}
+
+// The same value, computed by a kernel of its own.
+LazyBuffer SameBits(const LazyBuffer& value) {
+  const Scalar dtype = value.dtype();
+  if (dtype == Scalar::kBool) return value.Cast(Scalar::kUint8).Cast(Scalar::kBool).Contiguous();
+  const int64_t size = SizeBytes(dtype);
+  const Scalar bits = size == 1   ? Scalar::kUint8
+                      : size == 2 ? Scalar::kUint16
+                      : size == 4 ? Scalar::kUint32
+                                  : Scalar::kUint64;
+  const Scalar other = size == 1   ? Scalar::kInt8
+                       : size == 2 ? Scalar::kInt16
+                       : size == 4 ? Scalar::kInt32
+                                   : Scalar::kInt64;
+  return value.Bitcast(dtype == bits ? other : bits).Bitcast(dtype);
+}
+
+}  // namespace
+
 int64_t GraphPlan::Output::size_bytes() const {
   int64_t bytes = SizeBytes(dtype);
   for (const int64_t size : shape) bytes *= size;
@@ -195,6 +226,8 @@ absl::Status GraphPlan::Schedule(UOp root, size_t inputs, std::span<const uint64
   return absl::OkStatus();
 }
 
+bool GraphPlan::IsMemory(const TensorBuffer& buffer) const { return memory_of_.contains(&buffer); }
+
 absl::Status GraphPlan::FindOutputs(std::vector<LazyBuffer>& roots, std::span<const UOp> nodes,
                                     UOp root) {
   const std::span<const UOp> sources = root.is(Op::kSink) ? root.src() : std::span(&root, 1);
@@ -207,6 +240,14 @@ absl::Status GraphPlan::FindOutputs(std::vector<LazyBuffer>& roots, std::span<co
     };
     LazyBuffer& value = roots[i];
     Output output{.dtype = value.dtype()};
+    if (const UOp input = InputOf(sources[i])) {
+      const auto& arg = input.data<BufferArg>();
+      output.memory = arg.id;
+      for (const IntOrSrc& size : arg.shape) output.shape.push_back(size.value);
+      value = value.base();
+      outputs_.push_back(std::move(output));
+      continue;
+    }
     for (const SInt& size : value.shape()) {
       if (!size.is_number()) {
         return fault("SYMBOLIC_OUTPUT", "whose shape is no numbers: shrink or pad it to some");
@@ -214,26 +255,28 @@ absl::Status GraphPlan::FindOutputs(std::vector<LazyBuffer>& roots, std::span<co
       output.shape.push_back(size.number());
     }
     if (output.size_bytes() == 0) return fault("EMPTY_OUTPUT", "which has no element");
-    // What is a view of other memory, or of a part of it, is copied to memory of its own.
-    bool window = value.base().op() == Op::kBufferView;
-    // An input in another shape.
-    if (!value.is_base() && value.base().op() == Op::kBuffer) window = true;
-    if (!value.is_base() && value.base().op() == Op::kAssign) window = true;
     const bool whole = value.st().contiguous() && value.size() == value.base().size() &&
                        value.base().op() != Op::kConst;
-    if (window) {
-      value = value.Clone();
-    } else if (!whole) {
+    if (!whole) {
       value = value.Contiguous();
-      if (value.base().op() == Op::kBufferView) value = value.Clone();
+      if (value.base().op() == Op::kBufferView && !IsMemory(*value.base().buffer()->parent)) {
+        value = SameBits(value);  // a part of what the plan keeps for itself
+      }
     }
-    const std::shared_ptr<TensorBuffer>& buffer = value.base().buffer();
-    const auto [at, fresh] = memory_of_.try_emplace(buffer.get(), memory_count_);
-    if (fresh) {
-      ++memory_count_;
-      held_.push_back(buffer);
+    // What lies in an input or in another output gets memory of its own, and that content in the
+    // end.
+    const TensorBuffer& buffer = *value.base().buffer();
+    const TensorBuffer& from = buffer.parent != nullptr ? *buffer.parent : buffer;
+    if (IsMemory(from)) {
+      copies_.push_back({.from = memory_of_.at(&from),
+                         .offset_bytes = static_cast<size_t>(buffer.offset_bytes),
+                         .to = memory_count_,
+                         .size_bytes = static_cast<size_t>(output.size_bytes())});
+    } else {
+      memory_of_.emplace(&buffer, memory_count_);
+      held_.push_back(value.base().buffer());
     }
-    output.memory = at->second;
+    output.memory = memory_count_++;
     outputs_.push_back(std::move(output));
   }
   return absl::OkStatus();
@@ -421,8 +464,26 @@ absl::Status GraphPlan::Run(std::span<Buffer* const> memories, const VariableVal
       take();
     }
   }
+  for (const Copy& copy : copies_) {
+    if (status.ok()) status = CopyBytes(copy, memories);
+  }
   const absl::Status done = give();
   return status.ok() ? done : status;
+}
+
+absl::Status GraphPlan::CopyBytes(const Copy& copy, std::span<Buffer* const> memories) {
+  Buffer &from = *memories[copy.from], &to = *memories[copy.to];
+  if (loaded_.device().caps().kind != TargetKind::kCpu) {
+    BEAMD_RETURN_IF_ERROR(loaded_.device().Wait());
+  }
+  if (from.mapped() != nullptr && to.mapped() != nullptr) {
+    const auto* const source = static_cast<const std::byte*>(from.mapped()) + copy.offset_bytes;
+    std::memcpy(to.mapped(), source, copy.size_bytes);
+    return absl::OkStatus();
+  }
+  std::vector<std::byte> bytes(copy.size_bytes);
+  BEAMD_RETURN_IF_ERROR(from.Read(copy.offset_bytes, bytes));
+  return to.Write(0, bytes);
 }
 
 }  // namespace beamd

@@ -91,7 +91,8 @@ class LoadedKernels {
 class GraphPlan {
  public:
   struct Output {
-    // Which memory of Run holds it, row-major.
+    // Which memory of Run holds it, row-major: an input where the graph's output is a BUFFER or
+    // assigns to one, then all of it; else one of its own.
     size_t memory = 0;
     Scalar dtype = Scalar::kVoid;
     std::vector<int64_t> shape;
@@ -157,6 +158,10 @@ class GraphPlan {
     std::vector<Buffer*> buffers;  // of the first run; null: a memory of Run
     std::unique_ptr<PreparedLaunch> launch;
   };
+  struct Copy {
+    size_t from = 0, offset_bytes = 0;  // memories
+    size_t to = 0, size_bytes = 0;
+  };
   struct Variable {
     std::string name;
     std::optional<int64_t> value;
@@ -168,6 +173,9 @@ class GraphPlan {
   absl::Status Schedule(UOp root, size_t inputs, std::span<const uint64_t> gradients,
                         std::span<const UOp> wire_nodes);
   absl::Status FindOutputs(std::vector<LazyBuffer>& roots, std::span<const UOp> nodes, UOp root);
+  // Whether Run is given this memory.
+  bool IsMemory(const TensorBuffer& buffer) const;
+  absl::Status CopyBytes(const Copy& copy, std::span<Buffer* const> memories);
   absl::Status PrepareAll(std::span<Buffer* const> memories);
   absl::Status SetVariables(const VariableValues& variables);
 
@@ -188,6 +196,7 @@ class GraphPlan {
   std::vector<std::unique_ptr<Buffer>> scratch_;
   std::vector<std::unique_ptr<Buffer>> windows_;  // of scratch
   std::vector<Use> uses_;
+  std::vector<Copy> copies_;  // after the kernels
   std::vector<Variable> variables_;
   std::vector<Step> steps_;  // goes before what it runs on
   bool prepared_ = false;
