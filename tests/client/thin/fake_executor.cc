@@ -30,18 +30,6 @@ grpc::Status ToGrpc(const absl::Status& status) {
           details.SerializeAsString()};
 }
 
-// Of a size that has variables.
-int64_t ValueOf(const SInt& size, const v1::RunRequest& request) {
-  std::vector<UOp> variables, values;
-  for (const UOp u : Toposort(size.expr())) {
-    if (!u.is(Op::kDefineVar)) continue;
-    variables.push_back(u);
-    const int64_t value = request.variables().at(u.data<VariableArg>().name);
-    values.push_back(u.graph().Const(u.dtype(), value));
-  }
-  return SInt(Substitute(size.expr(), variables, values)).number();
-}
-
 const grpc::Status kAway{grpc::StatusCode::UNAVAILABLE, "away"};
 
 }  // namespace
@@ -192,8 +180,6 @@ std::string FakeExecutor::Content(const Held& held) {
   const absl::Status status = runtime_->Read(
       *held.buffer, std::as_writable_bytes(std::span(content.data(), content.size())));
   BEAMD_CHECK(status.ok(), status.ToString());
-  // A size that has a variable has room for all its values.
-  content.resize(held.info.bytes());
   return content;
 }
 
@@ -298,9 +284,8 @@ absl::Status FakeExecutor::RunLocked(const v1::RunRequest& request, v1::RunRespo
     if (handles[i] == 0) {
       std::vector<int64_t> shape;
       for (const SInt& size : roots[i].shape()) {
-        int64_t number = size.min();
-        if (!size.is_number()) number = ValueOf(size, request);
-        shape.push_back(number);
+        if (!size.is_number()) return absl::InvalidArgumentError("a size that has a variable");
+        shape.push_back(size.number());
       }
       handles[i] = Keep(roots[i].base().buffer(), shape);
     }

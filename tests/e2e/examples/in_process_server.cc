@@ -1,0 +1,12 @@
+#include "tests/client/thin/fake_executor.h"
+#include "tests/e2e/examples/server.h"
+
+namespace beamd::testing {
+
+const std::string& ExampleServer() {
+  static FakeExecutor server;
+  static const std::string address = server.address();
+  return address;
+}
+
+}  // namespace beamd::testing
