@@ -25,9 +25,11 @@
 #include "client/beamctl/picture.h"
 #include "client/beamctl/plan.h"
 #include "client/beamctl/print.h"
+#include "client/beamctl/run.h"
 #include "client/beamctl/stored.h"
 #include "client/cc/client.h"
 #include "client/cc/graph_file.h"
+#include "client/thin/session.h"
 #include "engine/base/command_line.h"
 #include "engine/base/status.h"
 #include "engine/base/version.h"
@@ -42,6 +44,12 @@ constexpr char kUsage[] =
   tune GRAPH...                 opts for a kernel: stored ones, or a search
   tune --corpus FILE --name ID
   tune-model GRAPH              the same for every kernel of a tensor graph, and a table of gains
+  run GRAPH --in NAME=FILE.npy --out NAME=FILE.npy
+                                what a tensor graph computes of these arrays; --grad NAME: and the
+                                gradient of output 0, as output grad.NAME; --profile FILE: the kernels'
+                                times, for Perfetto. A BUFFER's name is its id (slot 3: 3), an output's
+                                its place; lines `# buffer 3: images` and `# output 0: logits` of a
+                                graph in text name them
   lookup GRAPH...               stored opts only
   records [KEY]                 what is stored; with KEY that record and its graph
   jobs                          what the server searches for and searched for, the newest first
@@ -87,7 +95,13 @@ struct Flags {
   bool detach = false;
   bool now = false;
   std::string frozen;
-  std::string out;
+  std::vector<std::string> out;
+  // run
+  std::vector<std::string> in;
+  std::vector<std::string> grad;
+  std::vector<std::string> var;
+  bool random = false;
+  std::string profile;
   std::string store;
   std::string priority = "normal";
   int64_t limit = 100;  // jobs
@@ -139,7 +153,13 @@ CommandLine MakeCommandLine(Flags& flags) {
   line.Add("no_store", &flags.no_store, "tune: leave the store as it is");
   line.Add("now", &flags.now, "tune: answer at once, and search in the background");
   line.Add("frozen", &flags.frozen, "tune: only what this lock file says, never a search");
-  line.Add("out", &flags.out, "lock: the file to write");
+  line.Add("out", &flags.out, "lock: the file to write; run: NAME=FILE.npy, an output's");
+  line.Add("in", &flags.in, "run: NAME=FILE.npy, a buffer's content");
+  line.Add("grad", &flags.grad, "run: a buffer with respect to which output 0 is differentiated");
+  line.Add("var", &flags.var, "run: NAME=VALUE, of a variable");
+  line.Add("random", &flags.random,
+           "run: buffers without a file hold any numbers, always the same");
+  line.Add("profile", &flags.profile, "run: file for the times of its kernels, a Chrome trace");
   line.Add("store", &flags.store, "restore: the directory to make");
   line.Add("detach", &flags.detach, "tune: don't wait; the job goes on without a watcher");
   line.Add("priority", &flags.priority, "tune: batch, normal, interactive");
@@ -176,6 +196,7 @@ constexpr Command kCommands[] = {
     {"tune-model", 1, 1,
      "server json timeout traceparent device match width budget refresh lookup_only no_store "
      "frozen priority label seed debug noopt strict"},
+    {"run", 1, 1, "server json timeout device match in out grad var random profile lookup_only"},
     {"lookup", 1, kMany,
      "server json timeout traceparent corpus name device match width seed noopt"},
     {"records", 0, kMany, "server json timeout traceparent kernel_hash generation"},
@@ -507,7 +528,7 @@ absl::Status LockKernels(Client& client, const std::vector<NamedGraph>& graphs, 
     const v1::Record& record = answer.hit().record();
     lock[answer.key()] = {.generation = record.generation(), .opts = OptsText(record.opts())};
   }
-  if (!flags.out.empty()) return WriteLockFile(flags.out, lock);
+  if (!flags.out.empty()) return WriteLockFile(flags.out[0], lock);
   std::fputs(LockText(lock).c_str(), stdout);
   return absl::OkStatus();
 }
@@ -644,6 +665,48 @@ absl::Status Picture(const v1::Graph& graph, const Flags& flags) {
   return absl::OkStatus();
 }
 
+absl::Status RunTensors(const std::string& file, const v1::Graph& graph, const Flags& flags) {
+  if (IsKernel(graph)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, " is a kernel: `beamctl run` takes tensor graphs"));
+  }
+  RunArguments arguments{
+      .gradients = flags.grad, .random = flags.random, .profile = !flags.profile.empty()};
+  if (flags.lookup_only) arguments.opts = v1::OPTS_POLICY_LOOKUP_ONLY;
+  BEAMD_ASSIGN_OR_RETURN(arguments.match, Policy(flags.match));
+  BEAMD_ASSIGN_OR_RETURN(arguments.in, ParsePairs(flags.in));
+  BEAMD_ASSIGN_OR_RETURN(arguments.out, ParsePairs(flags.out));
+  BEAMD_ASSIGN_OR_RETURN(const auto variables, ParsePairs(flags.var));
+  for (const auto& [name, value] : variables) {
+    if (absl::SimpleAtoi(value, &arguments.variables[name])) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--var ", name, "=", value, " isn't a number"));
+  }
+  BEAMD_ASSIGN_OR_RETURN(const GraphNames names, NamesOfFile(file));
+  thin::SessionOptions options{.label = "beamctl run", .credentials = flags.credentials};
+  if (!flags.device.empty()) {
+    const v1::DeviceSelector selector = Selector(flags.device);
+    options.device = selector.id();
+    options.device_kind = selector.kind();
+    options.device_arch = selector.arch();
+  }
+  if (flags.timeout < absl::InfiniteDuration()) {
+    options.timeout = flags.timeout;
+    options.open_timeout = std::min(options.open_timeout, flags.timeout);
+  }
+  BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<thin::Session> session,
+                         thin::Session::Open(flags.server, options));
+  BEAMD_ASSIGN_OR_RETURN(const RunResult result, RunGraph(*session, graph, names, arguments));
+  for (const RunResult::Output& output : result.outputs) {
+    if (output.file.empty()) continue;
+    BEAMD_RETURN_IF_ERROR(WriteNpyFile(output.file, output.array));
+  }
+  if (!flags.profile.empty()) {
+    BEAMD_RETURN_IF_ERROR(WriteText(flags.profile, TraceJson(result.response)));
+  }
+  PrintRun(result, flags.json);
+  return session->Close();
+}
+
 int ExitStatus(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -709,6 +772,7 @@ std::string UsageError(const Command& command, const std::vector<std::string>& o
   if (flags.now + flags.refresh + flags.lookup_only + !flags.frozen.empty() > 1) {
     return "--now, --refresh, --lookup_only and --frozen each say where answers come from";
   }
+  if (command.name == "lock" && flags.out.size() > 1) return "lock writes one file";
   if (command.name == "restore" && flags.store.empty()) return "restore wants --store DIR";
   if (flags.tensor + flags.kernel + flags.schedule > 1) return "one picture at a time";
   if (command.name == "plan" && !TargetOfKind(flags.device).ok()) {
@@ -751,6 +815,7 @@ int Run(const std::vector<std::string>& args) {
   if (status.ok()) {
     if (name == "tune") status = Tune(*client, *graphs, flags, line);
     if (name == "tune-model") status = TuneModel(*client, graphs->front().graph, flags, line, told);
+    if (name == "run") status = RunTensors(operands[0], graphs->front().graph, flags);
     if (name == "lookup") status = Lookup(*client, *graphs, flags, line, told);
     if (name == "records") status = Records(*client, operands, flags);
     if (name == "explain") status = Explain(*client, operands, flags);

@@ -79,6 +79,19 @@ void CommandLine::Add(std::string name, std::vector<int>* value, std::string hel
                     .set = [value](const std::string& text) { return ParseCores(text, value); }});
 }
 
+void CommandLine::Add(std::string name, std::vector<std::string>* value, std::string help) {
+  flags_.push_back({.name = std::move(name),
+                    .help = std::move(help),
+                    .otherwise = absl::StrJoin(*value, ","),
+                    .kind = FlagKind::kStrings,
+                    .set = [value](const std::string& text) {
+                      for (const absl::string_view part : absl::StrSplit(text, ',')) {
+                        value->emplace_back(part);
+                      }
+                      return true;
+                    }});
+}
+
 const CommandLine::Flag* CommandLine::Find(std::string name) const {
   std::replace(name.begin(), name.end(), '-', '_');
   for (const Flag& flag : flags_) {

@@ -17,7 +17,7 @@
 
 namespace beamd {
 
-enum class FlagKind : uint8_t { kString, kInt, kDouble, kBool, kDuration, kInts };
+enum class FlagKind : uint8_t { kString, kInt, kDouble, kBool, kDuration, kInts, kStrings };
 
 class CommandLine {
  public:
@@ -32,6 +32,8 @@ class CommandLine {
   void Add(std::string name, absl::Duration* value, std::string help);
   // "0,2,3".
   void Add(std::string name, std::vector<int>* value, std::string help);
+  // "a,b", and more each time that the flag is given.
+  void Add(std::string name, std::vector<std::string>* value, std::string help);
 
   // Sets what `args` says and returns what is no flag, in order; all behind "--" is.
   // InvalidArgument with a line for each flag that isn't known and each value that isn't one; the

@@ -35,6 +35,7 @@ FieldDescriptorProto::Type TypeOf(FlagKind kind) {
     case FlagKind::kBool:
       return FieldDescriptorProto::TYPE_BOOL;
     case FlagKind::kString:
+    case FlagKind::kStrings:
     case FlagKind::kDuration:
       return FieldDescriptorProto::TYPE_STRING;
   }
@@ -53,8 +54,9 @@ google::protobuf::FileDescriptorProto Schema(const CommandLine& line) {
     field.set_name(name);
     field.set_number(++number);
     field.set_type(TypeOf(kind));
-    field.set_label(kind == FlagKind::kInts ? FieldDescriptorProto::LABEL_REPEATED
-                                            : FieldDescriptorProto::LABEL_OPTIONAL);
+    const bool repeated = kind == FlagKind::kInts || kind == FlagKind::kStrings;
+    field.set_label(repeated ? FieldDescriptorProto::LABEL_REPEATED
+                             : FieldDescriptorProto::LABEL_OPTIONAL);
   }
   return file;
 }

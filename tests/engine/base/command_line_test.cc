@@ -22,6 +22,7 @@ class CommandLineTest : public ::testing::Test {
     line_.Add("run_timeout", &timeout_, "limit");
     line_.Add("cores", &cores_, "cores");
     line_.Add("ratio", &ratio_, "ratio");
+    line_.Add("in", &in_, "files");
   }
 
   std::string store_ = "here";
@@ -30,6 +31,7 @@ class CommandLineTest : public ::testing::Test {
   absl::Duration timeout_ = absl::Seconds(10);
   std::vector<int> cores_;
   double ratio_ = 0.5;
+  std::vector<std::string> in_;
   CommandLine line_{"tool [flags] FILE"};
 };
 
@@ -48,6 +50,11 @@ TEST_F(CommandLineTest, SetsVariablesAndReturnsTheRest) {
   EXPECT_TRUE(line_.Given("store"));
   EXPECT_THAT(line_.AllGiven(),
               UnorderedElementsAre("store", "width", "json", "run_timeout", "cores", "ratio"));
+}
+
+TEST_F(CommandLineTest, GathersListsOfText) {
+  ASSERT_TRUE(line_.Parse({"--in", "x=a.npy,y=b.npy", "--in=z=c.npy"}).ok());
+  EXPECT_THAT(in_, ElementsAre("x=a.npy", "y=b.npy", "z=c.npy"));
 }
 
 TEST_F(CommandLineTest, NamesEveryFaultAtOnce) {
