@@ -101,6 +101,7 @@ class Session::Core {
         }));
     id_ = info_.id();
     device_ = info_.device();
+    chunk_limit_ = info_.chunk_bytes();
     frees_->session = id_;
     return Start(&housekeeper_, [this] { KeepHouse(); });
   }
@@ -211,7 +212,7 @@ class Session::Core {
     const std::unique_ptr<grpc::ClientWriter<v1::UploadChunk>> writer =
         stub_->Upload(&context, &response);
     uint64_t most = options_.chunk_bytes;
-    if (chunk_limit() > 0) most = std::min(most, chunk_limit());
+    if (chunk_limit_ > 0) most = std::min(most, chunk_limit_);
     most = std::max<uint64_t>(most, 1);
     v1::UploadChunk chunk;
     chunk.set_session(id_);
@@ -288,10 +289,6 @@ class Session::Core {
     task(false);
   }
 
-  uint64_t chunk_limit() const {
-    const std::lock_guard lock(mutex_);
-    return info_.chunk_bytes();
-  }
   v1::Session info() const {
     const std::lock_guard lock(mutex_);
     return info_;
@@ -369,7 +366,9 @@ class Session::Core {
   const std::unique_ptr<v1::Executor::Stub> stub_;
   const SessionOptions options_;
   const std::shared_ptr<Buffer::FreeList> frees_;
-  std::string id_, device_;  // since Open
+  // Since Open.
+  std::string id_, device_;
+  uint64_t chunk_limit_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool closing_ = false;

@@ -157,7 +157,9 @@ grpc::Status FakeExecutor::Upload(grpc::ServerContext* /*context*/,
     if (held == nullptr) return {grpc::StatusCode::NOT_FOUND, "no such buffer"};
     if (chunk.offset() != held->content.size() || chunk.data().size() > kChunk ||
         chunk.crc32c() != thin::Crc32c(chunk.data())) {
-      return {grpc::StatusCode::INVALID_ARGUMENT, "a wrong chunk"};
+      return {grpc::StatusCode::INVALID_ARGUMENT,
+              absl::StrCat("a wrong chunk of ", chunk.data().size(), " at ", chunk.offset(), " of ",
+                           held->content.size(), " in ", held->info.bytes())};
     }
     received += chunk.data().size();
     calls_.received_bytes += chunk.data().size();
