@@ -19,6 +19,8 @@ class DaemonEnvironment final : public ::testing::Environment {
 
 }  // namespace
 
+bool KeepsPlans() { return true; }
+
 const std::string& ExampleServer() {
   static const bool is_started = [] {
     ::testing::AddGlobalTestEnvironment(new DaemonEnvironment());

@@ -3,6 +3,8 @@
 
 namespace beamd::testing {
 
+bool KeepsPlans() { return false; }
+
 const std::string& ExampleServer() {
   static FakeExecutor server;
   static const std::string address = server.address();

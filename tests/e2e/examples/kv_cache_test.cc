@@ -87,6 +87,9 @@ TEST(KvCache, DecodesAtASymbolicPosition) {
         scores.Softmax().Matmul(values.Slice(1, 0, pos + 1)).Transpose(0, 1).Reshape({1, kWidth});
     const absl::StatusOr<RunReport> read = Compute(*session, {attended}, options);
     ASSERT_TRUE(read.ok()) << read.status();
+    for (const absl::StatusOr<RunReport>* report : {&written, &read}) {
+      EXPECT_EQ((*report)->statistics.captured(), t > 0 && testing::KeepsPlans());
+    }
     const absl::StatusOr<std::vector<float>> got = attended.ToVector<float>(*session);
     ASSERT_TRUE(got.ok()) << got.status();
     seen_keys.push_back(Times(token, wk));

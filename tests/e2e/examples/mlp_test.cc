@@ -61,6 +61,7 @@ TEST(Mlp, LearnsPatterns) {
     const absl::StatusOr<RunReport> report =
         Compute(*session, {loss}, {.gradients_of = optimizer.parameters()});
     ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->statistics.captured(), step > 0 && testing::KeepsPlans());
     const absl::Status stepped = optimizer.Step(*session, report->gradients);
     ASSERT_TRUE(stepped.ok()) << stepped;
     const absl::StatusOr<float> value = loss.Item<float>(*session);

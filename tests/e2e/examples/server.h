@@ -13,6 +13,9 @@ namespace beamd::testing {
 // tests of it.
 const std::string& ExampleServer();
 
+// Whether it keeps the plans of graphs for the next run of one structure.
+bool KeepsPlans();
+
 // Fails the test where there is none.
 inline std::unique_ptr<thin::Session> ExampleSession() {
   absl::StatusOr<std::unique_ptr<thin::Session>> session = thin::Session::Open(ExampleServer());
