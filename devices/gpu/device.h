@@ -10,7 +10,8 @@
 
 namespace beamd {
 
-// Takes over the context. With CodeForm::kBitcode its driver is given packed images. Its errors where the events that it times with can't be made.
+// Takes over the context. With CodeForm::kBitcode its driver is given packed images. The driver's
+// error where the events that it times with can't be made.
 absl::StatusOr<std::unique_ptr<Device>> MakeGpuDevice(std::unique_ptr<GpuContext> context,
                                                       TargetCaps caps, DeviceInfo info);
 

@@ -14,8 +14,8 @@ namespace beamd {
 struct BufferUse {
   uint64_t slot = 0;
   DType dtype;
-  int64_t elements =
-      0;  // what DEFINE_GLOBAL or an image's sides state, else the largest valid index + 1
+  // What DEFINE_GLOBAL or an image's sides state, else the largest valid index + 1.
+  int64_t elements = 0;
   bool loaded = false, stored = false;
 };
 // Ordered by slot. Where only enumerating more than 2^26 points would tell, `elements` is the bound

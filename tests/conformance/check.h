@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/target_caps.h"
@@ -41,7 +42,8 @@ struct CheckInput {
   const Recorded* recorded = nullptr;
   TargetKind target = TargetKind::kCpu;
   std::map<std::string, std::string> excepted;  // of this check: id, reason
-  int sample = 0;                               // so many kernels, drawn by `seed`; 0: all
+  std::vector<std::string> ids;                 // these kernels only; none: all
+  int sample = 0;                               // so many of them, drawn by `seed`; 0: all
   uint64_t seed = 0;
   std::string arch;              // "build": of the target, empty for the corpus' own
   std::string ptxas;             // likewise: the program; empty: the one in PATH
@@ -51,10 +53,19 @@ struct CheckInput {
 // "cpu", "cuda", "hip"
 absl::string_view TargetName(TargetKind kind);
 
-// The kernels to look at: all, or the sample. Not std::shuffle: what a seed draws must not depend
-// on the library.
+inline const std::string& IdOf(const std::string& id) { return id; }
+template <typename Line>
+const std::string& IdOf(const Line& line) {
+  return line.id;
+}
+
+// The kernels to look at: all, those named, or the sample. Not std::shuffle: what a seed draws must
+// not depend on the library.
 template <typename Line>
 std::vector<Line> Sampled(std::vector<Line> lines, const CheckInput& input) {
+  if (!input.ids.empty()) {
+    std::erase_if(lines, [&](const Line& l) { return !absl::c_linear_search(input.ids, IdOf(l)); });
+  }
   const size_t size = static_cast<size_t>(input.sample);
   if (size == 0 || size >= lines.size()) return lines;
   std::mt19937_64 random(input.seed);

@@ -3,7 +3,9 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -42,7 +44,7 @@ class Case {
     std::vector<std::unique_ptr<Buffer>> buffers;
     for (size_t i = 0; i < initial_.size(); ++i) {
       BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer,
-                             device.Allocate(initial_[i].size() + 64));
+                             device.Allocate(BytesFor(i, image) + 64));
       BEAMD_RETURN_IF_ERROR(buffer->Write(0, std::as_bytes(std::span(initial_[i]))));
       buffers.push_back(std::move(buffer));
     }
@@ -57,6 +59,16 @@ class Case {
     Launch launch;
     launch.buffers = arguments;
     launch.end = image.slices;
+    std::vector<int64_t> variables;
+    for (const KernelImage::Variable& v : image.variables) {
+      const auto value =
+          std::ranges::find(recorded_.variables, v.name, &std::pair<std::string, int64_t>::first);
+      if (value == recorded_.variables.end()) {
+        return absl::InternalError(absl::StrCat("no value for ", v.name));
+      }
+      variables.push_back(value->second);
+    }
+    launch.variables = variables;
     BEAMD_RETURN_IF_ERROR(device.Run(*executable, launch).status());
     std::vector<std::string> content;
     for (size_t i = 0; i < buffers.size(); ++i) {
@@ -74,6 +86,7 @@ class Case {
       const CorpusNumeric::Buffer& b = recorded_.buffers[i];
       inputs.buffers[b.slot] = {initial_[i].data(), b.elements, b.scalar};
     }
+    inputs.variables.insert(recorded_.variables.begin(), recorded_.variables.end());
     std::vector<OutputResult> outputs;
     for (const CorpusNumeric::Output& o : recorded_.outputs) {
       const size_t i = IndexOf(o.slot);
@@ -93,6 +106,16 @@ class Case {
     size_t i = 0;
     while (i < recorded_.buffers.size() && recorded_.buffers[i].slot != slot) ++i;
     return i;
+  }
+
+  // What the image wants of a buffer: with variables, what their greatest values reach.
+  size_t BytesFor(size_t i, const KernelImage& image) const {
+    size_t bytes = initial_[i].size();
+    for (const KernelImage::Buffer& b : image.buffers) {
+      if (static_cast<uint64_t>(b.slot) != recorded_.buffers[i].slot) continue;
+      bytes = std::max(bytes, static_cast<size_t>(b.size_elements) * SizeBytes(b.scalar));
+    }
+    return bytes;
   }
 
   // The recorded values with the evaluator's errors.
@@ -123,26 +146,74 @@ class Case {
   std::vector<std::string> initial_;
 };
 
+using Variables = std::vector<std::pair<std::string, int64_t>>;
+
+std::string Describe(const Variables& variables) {
+  std::string text;
+  for (const auto& [name, value] : variables) absl::StrAppend(&text, " ", name, "=", value);
+  return text;
+}
+
+// What is run of a kernel of which nothing is recorded, or not for these values of its variables:
+// the evaluator alone judges.
+absl::StatusOr<CorpusNumeric> Unrecorded(const std::string& id, UOp sink, Variables variables) {
+  BEAMD_ASSIGN_OR_RETURN(const std::vector<BufferUse> uses,
+                         BufferUses(sink, {variables.begin(), variables.end()}));
+  CorpusNumeric c;
+  c.id = id;
+  for (const BufferUse& use : uses) {
+    c.buffers.push_back({use.slot, std::max(use.elements, int64_t{1}), use.dtype.scalar});
+    if (use.stored) c.outputs.push_back({.slot = use.slot});
+  }
+  c.variables = std::move(variables);
+  return c;
+}
+
+// With the values of variables that are recorded, and with all of them at their least, in the
+// middle and at their greatest.
+absl::StatusOr<std::vector<CorpusNumeric>> Settings(const CorpusNumeric& recorded, UOp sink) {
+  std::vector<CorpusNumeric> settings = {recorded};
+  if (recorded.variables.empty()) return settings;
+  for (const int64_t quarters : {0, 2, 4}) {
+    Variables variables;
+    for (const UOp u : Toposort(sink)) {
+      if (!u.is(Op::kDefineVar)) continue;
+      const VariableArg& v = u.data<VariableArg>();
+      variables.emplace_back(v.name, v.min + (v.max - v.min) * quarters / 4);
+    }
+    BEAMD_ASSIGN_OR_RETURN(CorpusNumeric c, Unrecorded(recorded.id, sink, std::move(variables)));
+    settings.push_back(std::move(c));
+  }
+  return settings;
+}
+
 // How the kernel's values differ, empty if they don't.
 absl::StatusOr<std::string> Difference(const CorpusNumeric& recorded, const CheckInput& input,
                                        const Bench& bench) {
   UOpGraph graph;
   BEAMD_ASSIGN_OR_RETURN(const UOp sink, input.recorded->Graph(recorded.id, graph));
   BEAMD_ASSIGN_OR_RETURN(const Kernel kernel, Kernel::Create(sink, bench.caps()));
-  const Case c(sink, recorded);
-  std::vector<std::string> reference;
+  BEAMD_ASSIGN_OR_RETURN(const std::vector<CorpusNumeric> settings, Settings(recorded, sink));
+  std::vector<Case> cases;
+  for (const CorpusNumeric& setting : settings) cases.emplace_back(sink, setting);
+  // Of each case: what the first variant, the unoptimised kernel, left.
+  std::vector<std::vector<std::string>> references(cases.size());
   size_t number = 0;
   for (const Kernel& variant : Variants(kernel, recorded.id)) {
     const std::string opts = ToString(variant.applied_opts());
     Device& device = *bench.devices[number++ % bench.devices.size()];
     absl::StatusOr<CompileResult> compiled = bench.compiler->Compile(variant, {});
     if (!compiled.ok()) return absl::StrCat(opts, ": ", compiled.status().message());
-    absl::StatusOr<std::vector<std::string>> got = c.Run(device, compiled->image);
-    if (!got.ok()) return absl::StrCat(opts, ": ", got.status().message());
-    BEAMD_ASSIGN_OR_RETURN(const std::string wrong,
-                           c.Wrong(*got, reference.empty() ? nullptr : &reference));
-    if (!wrong.empty()) return absl::StrCat(opts, ": ", wrong);
-    if (reference.empty()) reference = *std::move(got);
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const auto where = [&] { return absl::StrCat(opts, Describe(settings[i].variables), ": "); };
+      std::vector<std::string>& reference = references[i];
+      absl::StatusOr<std::vector<std::string>> got = cases[i].Run(device, compiled->image);
+      if (!got.ok()) return absl::StrCat(where(), got.status().message());
+      BEAMD_ASSIGN_OR_RETURN(const std::string wrong,
+                             cases[i].Wrong(*got, reference.empty() ? nullptr : &reference));
+      if (!wrong.empty()) return absl::StrCat(where(), wrong);
+      if (reference.empty()) reference = *std::move(got);
+    }
   }
   return std::string();
 }
@@ -159,7 +230,7 @@ int64_t PointsOf(const Kernel& kernel) {
   return std::min(points, kMostPoints + 1);
 }
 
-// Nothing is recorded of kernels with images: the evaluator alone judges them.
+// Nothing is recorded of kernels with images.
 absl::Status AddImageKernels(const Recorded& recorded, std::vector<CorpusNumeric>& cases) {
   std::set<std::string> known;
   for (const CorpusNumeric& c : cases) known.insert(c.id);
@@ -167,13 +238,8 @@ absl::Status AddImageKernels(const Recorded& recorded, std::vector<CorpusNumeric
     if (known.contains(id)) continue;
     UOpGraph graph;
     BEAMD_ASSIGN_OR_RETURN(const UOp sink, recorded.Graph(id, graph));
-    BEAMD_ASSIGN_OR_RETURN(const std::vector<BufferUse> uses, BufferUses(sink, {}));
-    CorpusNumeric& c = cases.emplace_back();
-    c.id = id;
-    for (const BufferUse& use : uses) {
-      c.buffers.push_back({use.slot, std::max(use.elements, int64_t{1}), use.dtype.scalar});
-      if (use.stored) c.outputs.push_back({.slot = use.slot});
-    }
+    BEAMD_ASSIGN_OR_RETURN(CorpusNumeric c, Unrecorded(id, sink, {}));
+    cases.push_back(std::move(c));
   }
   return absl::OkStatus();
 }
@@ -198,7 +264,6 @@ absl::StatusOr<Tally> CheckNumeric(const CheckInput& input) {
   BEAMD_ASSIGN_OR_RETURN(std::vector<CorpusNumeric> cases,
                          testing::ReadCorpusNumeric(input.recorded->directory()));
   BEAMD_RETURN_IF_ERROR(AddImageKernels(*input.recorded, cases));
-  std::erase_if(cases, [](const CorpusNumeric& c) { return !c.variables.empty(); });
   if (input.target != TargetKind::kCpu) BEAMD_RETURN_IF_ERROR(KeepSmall(input, cases));
   cases = Sampled(std::move(cases), input);
   Tally tally;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/conformance/excepted.h"
@@ -50,14 +51,19 @@ TEST(Tally, RatioLeavesOutExcepted) {
 }
 
 TEST(Sampled, DrawsTheSameForASeed) {
-  std::vector<int> all;
+  std::vector<std::string> all;
   all.reserve(1000);
-  for (int i = 0; i < 1000; ++i) all.push_back(i);
-  const std::vector<int> one = Sampled(all, {.sample = 10, .seed = 1});
+  for (int i = 0; i < 1000; ++i) all.push_back(absl::StrCat("k", i));
+  const std::vector<std::string> one = Sampled(all, {.sample = 10, .seed = 1});
   EXPECT_EQ(one.size(), 10u);
   EXPECT_EQ(one, Sampled(all, {.sample = 10, .seed = 1}));
   EXPECT_NE(one, Sampled(all, {.sample = 10, .seed = 2}));
   EXPECT_EQ(Sampled(all, {.sample = 0}), all);
+}
+
+TEST(Sampled, KeepsThoseThatAreNamed) {
+  const std::vector<std::string> all = {"k1", "k2", "k3"};
+  EXPECT_THAT(Sampled(all, {.ids = {"k3", "k1", "k4"}}), ::testing::ElementsAre("k1", "k3"));
 }
 
 TEST(Sizes, TextIsEvaluatedAsPythonWould) {

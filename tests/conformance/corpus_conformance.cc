@@ -1,7 +1,7 @@
 // Compares beamd with what the corpus records about tinygrad 0.10.0.
 //
 //   corpus_conformance --corpus DIR --checks hc,actions,walks,lower,numeric --targets cpu,cuda,hip
-//       [--min_equal hc=0.995,actions=0.99] [--sample N --seed S]
+//       [--min_equal hc=0.995,actions=0.99] [--sample N --seed S] [--ids k00216,k00221]
 //
 // One JSON line a check and target on stdout, what differs and why on stderr. Exits with 1 where a
 // ratio is below its minimum, with 2 where the request or the corpus can't be read.
@@ -29,6 +29,7 @@ ABSL_FLAG(std::vector<std::string>, checks, std::vector<std::string>({"hc", "act
           "what to compare");
 ABSL_FLAG(std::vector<std::string>, targets, std::vector<std::string>({"cpu"}), "cpu, cuda, hip");
 ABSL_FLAG(std::vector<std::string>, min_equal, {}, "check=ratio: exit with 1 below it");
+ABSL_FLAG(std::vector<std::string>, ids, {}, "these kernels only; none: all");
 ABSL_FLAG(int, sample, 0, "kernels a check and target, drawn by --seed; 0: all");
 ABSL_FLAG(uint64_t, seed, 1, "of the sample");
 ABSL_FLAG(std::vector<std::string>, archs, {},
@@ -101,6 +102,7 @@ absl::StatusOr<bool> RunAll() {
             it->second({.recorded = &*recorded,
                         .target = *kind,
                         .excepted = (*excepted)[check],
+                        .ids = absl::GetFlag(FLAGS_ids),
                         .sample = absl::GetFlag(FLAGS_sample),
                         .seed = absl::GetFlag(FLAGS_seed),
                         .arch = arch,
