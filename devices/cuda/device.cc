@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "devices/cuda/nvml.h"
+#include "devices/gpu/attributes.h"
 #include "devices/gpu/context.h"
 #include "devices/gpu/device.h"
 #include "engine/base/status.h"
@@ -135,24 +136,6 @@ class CudaContext final : public GpuContext {
   void* nvml_device_ = nullptr;
 };
 
-class Attributes {
- public:
-  Attributes(const CudaApi& api, int device) : api_(api), device_(device) {}
-  // 0 and an error to be found in status() where the driver refuses.
-  int64_t operator[](int attribute) {
-    int value = 0;
-    absl::Status status = BEAMD_CUDA(api_, cuDeviceGetAttribute, &value, attribute, device_);
-    if (status_.ok()) status_ = std::move(status);
-    return value;
-  }
-  const absl::Status& status() const { return status_; }
-
- private:
-  const CudaApi& api_;
-  const int device_;
-  absl::Status status_;
-};
-
 std::string VersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
@@ -178,7 +161,9 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaApi& api, int o
   int device = 0, version = 0;
   BEAMD_RETURN_IF_ERROR(BEAMD_CUDA(api, cuDeviceGet, &device, ordinal));
   BEAMD_RETURN_IF_ERROR(BEAMD_CUDA(api, cuDriverGetVersion, &version));
-  Attributes attributes(api, device);
+  Attributes attributes([&](int attribute, int* value) {
+    return BEAMD_CUDA(api, cuDeviceGetAttribute, value, attribute, device);
+  });
   const auto major = static_cast<int>(attributes[kComputeCapabilityMajor]);
   const auto minor = static_cast<int>(attributes[kComputeCapabilityMinor]);
   BEAMD_RETURN_IF_ERROR(attributes.status());

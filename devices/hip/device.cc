@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "devices/gpu/attributes.h"
 #include "devices/gpu/context.h"
 #include "devices/gpu/device.h"
 #include "devices/hip/amd_smi.h"
@@ -123,24 +124,6 @@ class HipContext final : public GpuContext {
   void* smi_gpu_ = nullptr;
 };
 
-class Attributes {
- public:
-  Attributes(const HipApi& api, int device) : api_(api), device_(device) {}
-  // 0 and an error to be found in status() where the runtime refuses.
-  int64_t operator[](int attribute) {
-    int value = 0;
-    absl::Status status = BEAMD_HIP(api_, hipDeviceGetAttribute, &value, attribute, device_);
-    if (status_.ok()) status_ = std::move(status);
-    return value;
-  }
-  const absl::Status& status() const { return status_; }
-
- private:
-  const HipApi& api_;
-  const int device_;
-  absl::Status status_;
-};
-
 std::string VersionText(int version) {
   return absl::StrCat(version / kMajorUnit, ".", version % kMajorUnit / kMinorUnit);
 }
@@ -202,7 +185,9 @@ absl::StatusOr<std::unique_ptr<Device>> OpenHipDevice(const HipApi& api, int ord
   BEAMD_RETURN_IF_ERROR(BEAMD_HIP(api, hipRuntimeGetVersion, &version));
   BEAMD_ASSIGN_OR_RETURN(const std::string arch, ArchName(api, ordinal));
   BEAMD_ASSIGN_OR_RETURN(TargetCaps caps, HipTarget(arch, version / kMajorUnit));
-  Attributes attributes(api, ordinal);
+  Attributes attributes([&](int attribute, int* value) {
+    return BEAMD_HIP(api, hipDeviceGetAttribute, value, attribute, ordinal);
+  });
   caps.shared_bytes = attributes[kMaxSharedMemoryPerBlock];
   caps.wave_size = static_cast<int>(attributes[kWarpSize]);
   for (int i = 0; i < 3; ++i) {

@@ -3,16 +3,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
-#include <cstdlib>
+#include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/memory_file.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
 #include "lld/Common/Driver.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
 LLD_HAS_DRIVER(elf)
@@ -41,54 +42,48 @@ class KeepSignals {
   std::array<struct sigaction, kTaken.size()> before_{};
 };
 
-// A file that only this process sees, with `bytes` in it.
-class MemoryFile {
+// Standard output, for a while. A child that may make no files has no other way to let lld write:
+// it wants a folder for what it is called to, but for "-".
+class CaptureOutput {
  public:
-  static absl::StatusOr<MemoryFile> Create(absl::string_view bytes) {
-    MemoryFile file(memfd_create("kernel.o", MFD_CLOEXEC));
-    if (file.fd_ < 0) return absl::ErrnoToStatus(errno, "memfd_create");
-    while (!bytes.empty()) {
-      const ssize_t n = write(file.fd_, bytes.data(), bytes.size());
-      if (n < 0) return absl::ErrnoToStatus(errno, "writing the linker's input");
-      bytes.remove_prefix(static_cast<size_t>(n));
+  CaptureOutput() : file_(memfd_create("kernel.hsaco", MFD_CLOEXEC)), before_(dup(STDOUT_FILENO)) {
+    std::fflush(stdout);
+    llvm::outs().flush();
+    if (file_ >= 0) dup3(file_, STDOUT_FILENO, 0);
+  }
+  ~CaptureOutput() {
+    End();
+    if (file_ >= 0) close(file_);
+  }
+  CaptureOutput(const CaptureOutput&) = delete;
+  CaptureOutput& operator=(const CaptureOutput&) = delete;
+
+  // What was written until now; from here on it goes where it went before.
+  absl::StatusOr<std::string> Finish() {
+    llvm::outs().flush();
+    End();
+    std::string bytes(static_cast<size_t>(std::max<off_t>(lseek(file_, 0, SEEK_END), 0)), '\0');
+    if (pread(file_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+      return absl::ErrnoToStatus(errno, "reading the linker's output");
     }
-    return file;
+    return bytes;
   }
-  MemoryFile(MemoryFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  MemoryFile& operator=(MemoryFile&&) = delete;
-  ~MemoryFile() {
-    if (fd_ >= 0) close(fd_);
-  }
-  std::string Path() const { return absl::StrCat("/proc/self/fd/", fd_); }
 
  private:
-  explicit MemoryFile(int fd) : fd_(fd) {}
-  int fd_;
-};
-
-// A folder for lld's output, which it can't write to a file without a name.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    for (const char* parent : {"/dev/shm", "/tmp"}) {
-      std::string path = absl::StrCat(parent, "/beamd-link.XXXXXX");
-      if (mkdtemp(path.data()) == nullptr) continue;
-      path_ = path;
+  void End() {
+    if (ended_) return;
+    ended_ = true;
+    if (before_ < 0) {
+      // It was closed.
+      close(STDOUT_FILENO);
       return;
     }
+    dup3(before_, STDOUT_FILENO, 0);
+    close(before_);
   }
-  ~ScratchFolder() {
-    if (path_.empty()) return;
-    unlink(File().c_str());
-    rmdir(path_.c_str());
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  bool ok() const { return !path_.empty(); }
-  std::string File() const { return absl::StrCat(path_, "/kernel.hsaco"); }
 
- private:
-  std::string path_;
+  const int file_, before_;
+  bool ended_ = false;
 };
 
 }  // namespace
@@ -98,22 +93,21 @@ absl::StatusOr<std::string> LinkCodeObject(absl::string_view object) {
   static bool usable = true;
   const MutexLock lock(mutex);
   if (!usable) return absl::UnavailableError("lld failed in a way that it can't run again");
-  BEAMD_ASSIGN_OR_RETURN(const MemoryFile input, MemoryFile::Create(object));
-  const ScratchFolder folder;
-  if (!folder.ok()) return absl::ErrnoToStatus(errno, "no folder for the linker's output");
-  const std::string from = input.Path(), to = folder.File();
-  const std::array arguments = {"ld.lld",     "-shared", "--no-undefined", "--threads=1",
-                                from.c_str(), "-o",      to.c_str()};
+  MemoryFile input;
+  BEAMD_RETURN_IF_ERROR(input.Set(object));
+  const std::string from = input.path();
+  const std::array arguments = {"ld.lld", "-shared", "--no-undefined", "--threads=1", from.c_str(),
+                                "-o",     "-"};
   std::string errors;
   llvm::raw_string_ostream stream(errors);
   const KeepSignals keep;
+  CaptureOutput output;
   const lld::Result result =
       lld::lldMain(arguments, llvm::nulls(), stream, {{lld::Gnu, &lld::elf::link}});
   usable = result.canRunAgain;
+  absl::StatusOr<std::string> code = output.Finish();
   if (result.retCode != 0) return absl::InternalError(absl::StrCat("lld: ", errors));
-  auto output = llvm::MemoryBuffer::getFile(to, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (!output) return absl::InternalError(output.getError().message());
-  return (*output)->getBuffer().str();
+  return code;
 }
 
 }  // namespace beamd

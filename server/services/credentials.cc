@@ -1,15 +1,12 @@
 #include "server/services/credentials.h"
 
-#include <fcntl.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/memory_file.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
 #include "grpcpp/security/server_credentials.h"
@@ -64,38 +61,6 @@ absl::StatusOr<Texts> ReadTexts(const TlsFiles& files) {
   }
   return texts;
 }
-
-// A file in memory with a path that stays while its content is replaced at once.
-class MemoryFile {
- public:
-  MemoryFile() = default;
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  ~MemoryFile() {
-    if (fd_ >= 0) close(fd_);
-  }
-
-  absl::Status Set(const std::string& content) {
-    const int fd = memfd_create("beamd-tls", MFD_CLOEXEC);
-    if (fd < 0) return absl::ErrnoToStatus(errno, "memfd_create");
-    if (write(fd, content.data(), content.size()) != static_cast<ssize_t>(content.size())) {
-      const int error = errno;
-      close(fd);
-      return absl::ErrnoToStatus(error, "writing to memory");
-    }
-    if (fd_ < 0) {
-      fd_ = fd;
-    } else {
-      dup3(fd, fd_, O_CLOEXEC);
-      close(fd);
-    }
-    return absl::OkStatus();
-  }
-  std::string path() const { return absl::StrCat("/proc/self/fd/", fd_); }
-
- private:
-  int fd_ = -1;
-};
 
 }  // namespace
 
