@@ -8,14 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "devices/cpu/buffer.h"
 #include "devices/emu/executable.h"
 #include "devices/emu/group_run.h"
 #include "devices/launch.h"
+#include "engine/base/gpu_target.h"
 #include "engine/base/status.h"
 
 namespace beamd {
@@ -23,10 +21,6 @@ namespace {
 
 // Of an emulated GPU, so that what is sized by a cache stays small.
 constexpr int64_t kCacheBytes = int64_t{4} << 20;
-
-// Of drivers and runtimes, the newest: no limit of theirs is emulated.
-constexpr int kCudaVersion = 13000;
-constexpr int kHipMajor = 7;
 
 int64_t NowNanoseconds() {
   timespec t;
@@ -179,18 +173,12 @@ class EmuDevice final : public Device {
 absl::StatusOr<TargetCaps> EmuTarget(absl::string_view arch) {
   if (arch == "cuda") return EmuTarget(CorpusTarget(TargetKind::kCuda).arch);
   if (arch == "hip") return EmuTarget(CorpusTarget(TargetKind::kHip).arch);
-  absl::StatusOr<TargetCaps> caps = absl::NotFoundError(
-      absl::StrCat("no GPU \"", arch, "\" can be emulated: an arch like sm_80 or gfx1100"));
-  absl::string_view digits = arch;
-  int capability = 0;
-  if (absl::ConsumePrefix(&digits, "sm_") && absl::SimpleAtoi(digits, &capability)) {
-    absl::StatusOr<TargetCaps> cuda = CudaTarget(capability / 10, capability % 10, kCudaVersion);
-    if (cuda.ok()) caps = *std::move(cuda);
-  } else if (absl::StartsWith(arch, "gfx")) {
-    absl::StatusOr<TargetCaps> hip = HipTarget(arch, kHipMajor);
-    if (hip.ok()) caps = *std::move(hip);
+  absl::StatusOr<TargetCaps> caps = GpuByName(arch);
+  if (!caps.ok()) {
+    return absl::NotFoundError(
+        absl::StrCat("no GPU \"", arch, "\" can be emulated: an arch like sm_80 or gfx1100"));
   }
-  if (caps.ok()) caps->code_form = CodeForm::kBitcode;
+  caps->code_form = CodeForm::kBitcode;
   return caps;
 }
 

@@ -1,8 +1,5 @@
 #include "engine/base/gpu_target.h"
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/strip.h"
-
 namespace beamd {
 namespace {
 
@@ -12,9 +9,7 @@ constexpr int kHipRuntime = 6;
 }  // namespace
 
 absl::StatusOr<TargetCaps> GpuByName(absl::string_view arch) {
-  absl::string_view number = arch;
-  int capability = 0;
-  if (absl::ConsumePrefix(&number, "sm_") && absl::SimpleAtoi(number, &capability)) {
+  if (const int capability = ComputeCapability(arch); capability != 0) {
     return CudaTarget(capability / 10, capability % 10, kCudaDriver);
   }
   return HipTarget(arch, kHipRuntime);

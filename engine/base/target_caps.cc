@@ -29,9 +29,14 @@ constexpr std::pair<int, int> kPtxOfGpu[] = {{70, 60},  {72, 61},  {75, 63},  {8
 
 }  // namespace
 
-int OldestPtx(absl::string_view arch) {
+int ComputeCapability(absl::string_view arch) {
   int capability = 0;
   if (!absl::ConsumePrefix(&arch, "sm_") || !absl::SimpleAtoi(arch, &capability)) return 0;
+  return std::max(capability, 0);
+}
+
+int OldestPtx(absl::string_view arch) {
+  const int capability = ComputeCapability(arch);
   const auto* const gpu = std::find_if(std::begin(kPtxOfGpu), std::end(kPtxOfGpu),
                                        [&](const auto& g) { return g.first == capability; });
   return gpu == std::end(kPtxOfGpu) ? 0 : gpu->second;

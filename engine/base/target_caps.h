@@ -20,6 +20,13 @@ enum class CodeForm : uint8_t {
   kBitcode,  // the same module after LLVM's passes as bitcode: what devices/emu runs
 };
 
+// What a TC opt does (0.10.0's TC), in the numbers of the search's option.
+enum class TensorCoreUse : uint8_t {
+  kOff,     // nothing: it is refused
+  kOn,      // sums of products are a tensor core's
+  kShapes,  // axes are split as for a tensor core, plain code computes the sums
+};
+
 struct TargetCaps {
   TargetKind kind = TargetKind::kCpu;
   std::string arch;  // CPU name, "sm_80", "gfx1100"
@@ -35,6 +42,7 @@ struct TargetCaps {
   int wave_size = 1;            // work-items that run in step: 32 or 64 on a GPU
   int code_object_version = 5;  // "hip": 4 for libamdhip64.so.5, 5 from .so.6 on
   CodeForm code_form = CodeForm::kNative;
+  TensorCoreUse tensor_cores = TensorCoreUse::kOn;
   bool allow_tf32 = false;  // float32 products may be a tensor core's that rounds to 10 bits
 
   bool operator==(const TargetCaps&) const = default;
@@ -49,6 +57,9 @@ TargetCaps CpuTarget(std::string name, const std::map<std::string, bool>& featur
 // where the driver takes no PTX that the GPU needs.
 // Source: the release table of NVIDIA's PTX ISA manual.
 absl::StatusOr<TargetCaps> CudaTarget(int major, int minor, int driver_version);
+
+// Of an NVIDIA GPU's name: 80 of "sm_80"; 0 of what is no such name.
+int ComputeCapability(absl::string_view arch);
 
 // The oldest PTX that names this GPU, 78 of "sm_90"; 0 of one that no code is generated for.
 int OldestPtx(absl::string_view arch);

@@ -3,9 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 
 namespace beamd {
 namespace {
@@ -161,14 +158,6 @@ constexpr TensorCore Cdna(Scalar in) {
           {kCdnaLaneC, kCdnaElementC}};
 }
 constexpr TensorCore kCdna[] = {Cdna(Scalar::kFloat16), Cdna(Scalar::kBFloat16)};
-
-// Of "sm_80" 80, of "sm_90a" 90.
-int ComputeCapability(absl::string_view arch) {
-  if (!absl::ConsumePrefix(&arch, "sm_")) return 0;
-  absl::ConsumeSuffix(&arch, "a");
-  int capability = 0;
-  return absl::SimpleAtoi(arch, &capability) ? capability : 0;
-}
 
 }  // namespace
 

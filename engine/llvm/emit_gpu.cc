@@ -3,10 +3,8 @@
 #include <array>
 #include <string>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "engine/kernel/tensor_core.h"
 #include "engine/llvm/emit.h"
 #include "engine/llvm/emit_matrix.h"
@@ -23,12 +21,6 @@ namespace {
 using llvm::Type;
 using llvm::Value;
 using llvm::Intrinsic::ID;
-
-// Of "sm_90" 90.
-int ComputeCapability(absl::string_view arch) {
-  int capability = 0;
-  return absl::ConsumePrefix(&arch, "sm_") && absl::SimpleAtoi(arch, &capability) ? capability : 0;
-}
 
 class GpuTarget : public EmitTarget {
  public:

@@ -1,25 +1,20 @@
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
-#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "engine/base/gpu_target.h"
 #include "engine/base/status.h"
 #include "engine/llvm/compiler.h"
 #include "tests/conformance/check.h"
@@ -28,20 +23,6 @@
 
 namespace beamd::conformance {
 namespace {
-
-// Files a ptxas: starting it costs as much as a small kernel.
-constexpr size_t kBatch = 64;
-// Of CUDA 13, whose ptxas checks what LLVM writes.
-constexpr int kDriver = 13000;
-constexpr int kHipRuntime = 6;
-
-absl::StatusOr<TargetCaps> CapsOf(const std::string& arch) {
-  int capability = 0;
-  if (absl::StartsWith(arch, "sm_") && absl::SimpleAtoi(arch.substr(3), &capability)) {
-    return CudaTarget(capability / 10, capability % 10, kDriver);
-  }
-  return HipTarget(arch, kHipRuntime);
-}
 
 // NotFound, saying where was looked.
 absl::StatusOr<std::string> FindPtxas(const std::string& given) {
@@ -57,7 +38,8 @@ absl::StatusOr<std::string> FindPtxas(const std::string& given) {
   return absl::NotFoundError("no ptxas in PATH");
 }
 
-// PTX assembled by ptxas, many files a process.
+// PTX assembled by ptxas, a process each: given many files at once, that of CUDA 13.0 at times never
+// ends, or frees what it has freed.
 class Assembler {
  public:
   Assembler(std::string ptxas, std::string arch)
@@ -72,31 +54,14 @@ class Assembler {
   Assembler(const Assembler&) = delete;
   Assembler& operator=(const Assembler&) = delete;
 
-  // What ptxas has against each text, empty for those it takes. Internal where it can't be run.
-  absl::StatusOr<std::vector<std::string>> Faults(const std::vector<std::string>& texts) const {
+  // What ptxas has against the text, in its first lines; empty if nothing. Internal where it can't
+  // be run.
+  absl::StatusOr<std::string> Faults(const std::string& text) const {
     if (folder_.empty()) return absl::InternalError("no temporary folder");
-    std::vector<std::string> files;
-    for (size_t i = 0; i < texts.size(); ++i) {
-      files.push_back(absl::StrCat(folder_, "/", i, ".ptx"));
-      // Entries of one process have names of their own; all else is a file's.
-      std::ofstream(files.back()) << absl::StrReplaceAll(
-          texts[i], {{".entry kernel(", absl::StrCat(".entry kernel_", i, "(")}});
-    }
-    BEAMD_ASSIGN_OR_RETURN(const std::string all, Run(files));
-    std::vector<std::string> faults(texts.size());
-    if (all.empty()) return faults;
-    for (size_t i = 0; i < texts.size(); ++i) {
-      BEAMD_ASSIGN_OR_RETURN(faults[i], Run({files[i]}));
-    }
-    return faults;
-  }
-
- private:
-  // Its first lines where it fails, else nothing.
-  absl::StatusOr<std::string> Run(const std::vector<std::string>& files) const {
-    const std::string log = folder_ + "/log", out = folder_ + "/out.cubin";
-    std::vector<std::string> words = {ptxas_, absl::StrCat("-arch=", arch_), "-o", out};
-    words.insert(words.end(), files.begin(), files.end());
+    const std::string in = folder_ + "/in.ptx", log = folder_ + "/log",
+                      out = folder_ + "/out.cubin";
+    std::ofstream(in) << text;
+    std::vector<std::string> words = {ptxas_, absl::StrCat("-arch=", arch_), "-o", out, in};
     std::vector<char*> arguments;
     arguments.reserve(words.size() + 1);
     for (std::string& word : words) arguments.push_back(word.data());
@@ -112,28 +77,62 @@ class Assembler {
         posix_spawn(&child, ptxas_.c_str(), &actions, nullptr, arguments.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failed != 0) return absl::ErrnoToStatus(failed, ptxas_);
+    prlimit(child, RLIMIT_CPU, &kAssembling, nullptr);
     int status = 0;
     while (waitpid(child, &status, 0) < 0) {
       if (errno != EINTR) return absl::ErrnoToStatus(errno, "waiting for ptxas");
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::string();
-    std::ostringstream text;
-    text << std::ifstream(log).rdbuf();
-    const std::string lines = text.str().substr(0, 400);
+    std::ostringstream said;
+    said << std::ifstream(log).rdbuf();
+    const std::string lines = said.str().substr(0, 400);
     return lines.empty() ? absl::StrCat("ptxas ended with ", status) : lines;
   }
+
+ private:
+  // Of the processor's time.
+  static constexpr rlimit kAssembling = {.rlim_cur = 120, .rlim_max = 120};
 
   const std::string ptxas_;
   const std::string arch_;
   std::string folder_;
 };
 
+// What is wrong with the code of each list; empty if nothing is. Unimplemented where the engine
+// refuses the kernel.
+absl::StatusOr<std::string> Wrong(const std::string& id, const CheckInput& input,
+                                  const TargetCaps& caps, KernelCompiler& compiler,
+                                  const Assembler* assembler) {
+  UOpGraph graph;
+  BEAMD_ASSIGN_OR_RETURN(const Kernel kernel, MakeKernel(id, input, caps, graph));
+  std::vector<Kernel> lists = {HandCodedOptimizations(kernel)};
+  if (!input.heuristics_only) {
+    lists = Variants(kernel, id);
+    lists.erase(lists.begin());
+  }
+  std::string all;
+  for (const Kernel& list : lists) {
+    const absl::StatusOr<CompileResult> compiled = compiler.Compile(list, {});
+    std::string why;
+    if (!compiled.ok()) {
+      why = std::string(compiled.status().message());
+    } else if (assembler != nullptr) {
+      BEAMD_ASSIGN_OR_RETURN(why, assembler->Faults(compiled->image.code));
+    } else {
+      why = CodeObjectFaults(compiled->image, caps);
+    }
+    if (why.empty()) continue;
+    absl::StrAppend(&all, all.empty() ? "" : " | ", ToString(list.applied_opts()), ": ", why);
+  }
+  return all;
+}
+
 }  // namespace
 
 absl::StatusOr<Tally> CheckBuild(const CheckInput& input) {
   if (input.target == TargetKind::kCpu) return absl::NotFoundError("numeric builds for the CPU");
   const std::string arch = input.arch.empty() ? CorpusTarget(input.target).arch : input.arch;
-  BEAMD_ASSIGN_OR_RETURN(const TargetCaps caps, CapsOf(arch));
+  BEAMD_ASSIGN_OR_RETURN(const TargetCaps caps, GpuByName(arch));
   std::unique_ptr<Assembler> assembler;
   if (caps.kind == TargetKind::kCuda) {
     BEAMD_ASSIGN_OR_RETURN(const std::string ptxas, FindPtxas(input.ptxas));
@@ -143,59 +142,11 @@ absl::StatusOr<Tally> CheckBuild(const CheckInput& input) {
                          KernelCompiler::Create(caps));
 
   Tally tally;
-  // Of the kernels whose PTX waits for a batch: what is wrong, by id, and the lists in the batch.
-  std::vector<std::pair<std::string, std::string>> waiting;  // id, opts
-  std::vector<std::string> texts;
-  std::vector<std::pair<std::string, absl::StatusOr<std::string>>> results;
-  const auto add = [&](absl::StatusOr<std::string>& result, const std::string& opts,
-                       const std::string& why) {
-    if (result.ok() && !why.empty())
-      absl::StrAppend(&*result, result->empty() ? "" : " | ", opts, ": ", why);
-  };
-  const auto flush = [&]() -> absl::Status {
-    if (!texts.empty()) {
-      BEAMD_ASSIGN_OR_RETURN(const std::vector<std::string> faults, assembler->Faults(texts));
-      for (size_t i = 0; i < faults.size(); ++i) {
-        const auto it = std::ranges::find(
-            results, waiting[i].first, &std::pair<std::string, absl::StatusOr<std::string>>::first);
-        add(it->second, waiting[i].second, faults[i]);
-      }
-    }
-    for (const auto& [id, why] : results) Count(id, why, input, tally);
-    waiting.clear();
-    texts.clear();
-    results.clear();
-    return absl::OkStatus();
-  };
-
   for (const std::string& id : Sampled(input.recorded->Ids(), input)) {
-    UOpGraph graph;
-    const absl::StatusOr<Kernel> kernel = MakeKernel(id, input, caps, graph);
-    auto& result = results.emplace_back(id, std::string()).second;
-    if (!kernel.ok()) {
-      result = kernel.status();
-      continue;
-    }
-    std::vector<Kernel> lists = {HandCodedOptimizations(*kernel)};
-    if (!input.heuristics_only) {
-      lists = Variants(*kernel, id);
-      lists.erase(lists.begin());
-    }
-    for (const Kernel& list : lists) {
-      const std::string opts = ToString(list.applied_opts());
-      absl::StatusOr<CompileResult> compiled = compiler->Compile(list, {});
-      if (!compiled.ok()) {
-        add(result, opts, std::string(compiled.status().message()));
-      } else if (assembler != nullptr) {
-        waiting.emplace_back(id, opts);
-        texts.push_back(std::move(compiled->image.code));
-      } else {
-        add(result, opts, CodeObjectFaults(compiled->image, caps));
-      }
-    }
-    if (texts.size() >= kBatch || assembler == nullptr) BEAMD_RETURN_IF_ERROR(flush());
+    const absl::StatusOr<std::string> wrong = Wrong(id, input, caps, *compiler, assembler.get());
+    if (absl::IsInternal(wrong.status())) return wrong.status();
+    Count(id, wrong, input, tally);
   }
-  BEAMD_RETURN_IF_ERROR(flush());
   return tally;
 }
 

@@ -54,6 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Checks, CorpusSample,
                                            Case{"walks", CheckWalks, 0.99, 200},
                                            Case{"lower", CheckLowering, 1, 200},
                                            Case{"numeric", CheckNumeric, 0.99, 60},
+                                           Case{"tensor_cores", CheckTensorCores, 1, 4},
                                            Case{"build", CheckBuild, 1, 30}),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -36,6 +36,14 @@ TEST(CudaTarget, RefusesADriverOlderThanTheGpu) {
   EXPECT_TRUE(absl::IsUnavailable(CudaTarget(3, 5, 12000).status()));
 }
 
+TEST(ComputeCapability, IsInTheNameOfAnNvidiaGpu) {
+  EXPECT_EQ(ComputeCapability("sm_75"), 75);
+  EXPECT_EQ(ComputeCapability("sm_120"), 120);
+  for (const char* other : {"", "sm_", "sm_-8", "sm_90a", "gfx1100", "80"}) {
+    EXPECT_EQ(ComputeCapability(other), 0) << other;
+  }
+}
+
 TEST(HipTarget, NamesTheArchitectureAlone) {
   EXPECT_EQ(HipTarget("gfx90a:sramecc+:xnack-", 6)->arch, "gfx90a");
   EXPECT_EQ(HipTarget("gfx90a:sramecc+:xnack-", 6)->wave_size, 64);
