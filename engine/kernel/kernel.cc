@@ -17,6 +17,8 @@ namespace beamd {
 namespace {
 
 constexpr int64_t kMaxUnroll = 32, kMaxUpcast = 16;
+// Of a target that states no limit.
+constexpr int64_t kMaxGroupItems = 1024;
 
 absl::Status Illegal(absl::string_view why) { return absl::FailedPreconditionError(why); }
 
@@ -358,6 +360,11 @@ absl::Status Kernel::Change(const Opt& opt) {
     if (!caps.has_local) return Illegal("NOLOCALS: the target has no locals");
     if (dont_use_locals_) return Illegal("NOLOCALS twice");
     if (local_dims_ != 0 || group_for_reduces_ != 0) return Illegal("NOLOCALS after locals");
+    if (opt.amount) {
+      const int64_t most = caps.local_max ? std::ranges::max(*caps.local_max) : kMaxGroupItems;
+      if (*opt.amount < 1 || *opt.amount > most) return Illegal("NOLOCALS of no such group");
+      group_items_ = *opt.amount;
+    }
     dont_use_locals_ = true;
     return absl::OkStatus();
   }
@@ -517,6 +524,7 @@ std::optional<std::array<int, kTileDims>> Kernel::ProductAxes(int index, const T
 }
 
 absl::Status Kernel::ApplyTensorCore(int choice, int level) {
+  if (caps().tensor_cores == TensorCoreUse::kOff) return Illegal("tensor cores are off");
   const std::span<const TensorCore> cores = TensorCoresOf(caps());
   if (cores.empty()) return Illegal("the target has no tensor cores");
   if (!applied_opts_.empty()) return Illegal("TC comes first");

@@ -71,7 +71,10 @@ class Kernel {
   int group_for_reduces() const { return group_for_reduces_; }
   int upcasted() const { return upcasted_; }
   bool dont_use_locals() const { return dont_use_locals_; }
-  // What computes the sums; null without a TC opt.
+  // Work-items that such a kernel's groups are to have; 0 leaves it to lowering.
+  int64_t group_items() const { return group_items_; }
+  // What the axes are split for, and computes the sums unless caps().tensor_cores says otherwise;
+  // null without a TC opt.
   const TensorCore* tensor_core() const { return tensor_core_; }
   // The axis that counts tiles along N or M; none where there is one tile, or no tensor core.
   std::optional<int> TileAxis(TileDim dim) const { return tile_axes_[dim]; }
@@ -130,6 +133,7 @@ class Kernel {
   int group_for_reduces_ = 0;
   int upcasted_ = 0;
   bool dont_use_locals_ = false;
+  int64_t group_items_ = 0;
   const TensorCore* tensor_core_ = nullptr;
   std::array<std::optional<int>, 2> tile_axes_;  // of N, M
 };

@@ -29,7 +29,9 @@ struct Opt {
   OptOp op = OptOp::kUnspecified;
   // Counted among all axes, but for UNROLL, GROUP and GROUPTOP among the reduce axes not yet taken.
   std::optional<int32_t> axis;
-  // The factor; 0 takes the whole axis; for SWAP the other axis; for TC the matching level.
+  // The factor; 0 takes the whole axis; for SWAP the other axis; for TC the matching level; for
+  // NOLOCALS the work-items of a group, if that was found out (0.10.0 has none there, and pays no
+  // heed to one).
   std::optional<int32_t> amount;
 
   auto operator<=>(const Opt&) const = default;

@@ -101,13 +101,27 @@ int64_t GroupSize(int64_t extent, int wave_size) {
   return waves != 0 ? waves : any;
 }
 
+int64_t LargestDivisor(int64_t extent, int64_t most) {
+  int64_t n = std::min(extent, most);
+  while (n > 1 && extent % n != 0) --n;
+  return std::max<int64_t>(n, 1);
+}
+
+// How dimensions are split into groups.
+struct Groups {
+  int64_t items;  // of a group, at most; 0: what seems best
+  int wave_size;
+  Limits limits;
+};
+
 class Planner {
  public:
-  // `wave_size`: x is split into groups; 0: it isn't.
-  Planner(UOpGraph& g, absl::string_view prefix, const std::optional<Limits>& limits, int wave_size)
+  // `groups`: how dimensions are split into them; none: they aren't.
+  Planner(UOpGraph& g, absl::string_view prefix, const std::optional<Limits>& limits,
+          const std::optional<Groups>& groups = std::nullopt)
       : g_(g),
         prefix_(prefix),
-        wave_size_(wave_size),
+        groups_(groups),
         limits_(limits.value_or(Limits{kUnlimited, kUnlimited, kUnlimited})) {}
 
   absl::StatusOr<GridPlan> Run(std::span<const SInt> all) {
@@ -134,13 +148,27 @@ class Planner {
       plan_.bounded.push_back(g_.Make(Op::kSpecial, Scalar::kInt64, {extent}, name));
       return special;
     }
-    const int64_t items = dim == 0 && wave_size_ != 0 ? GroupSize(most, wave_size_) : 1;
+    const int64_t items = group_[dim];
     if (items == 1) return special;
     const auto index = [&](absl::string_view of, int64_t size) {
       return g_.Make(Op::kSpecial, Scalar::kInt64, {g_.Const(Scalar::kInt64, size)},
-                     g_.Intern(std::string(of)));
+                     g_.Intern(absl::StrCat(of, dim)));
     };
-    return index("g0", most / items) * items + index("l0", items);
+    return index("g", most / items) * items + index("l", items);
+  }
+
+  // Chooses the group of a grid of these sizes, x first; a size of 1 isn't split.
+  void ChooseGroup(const Limits& sizes) {
+    if (!groups_) return;
+    if (groups_->items == 0) {
+      group_[0] = GroupSize(sizes[0], groups_->wave_size);
+      return;
+    }
+    int64_t left = groups_->items;
+    for (int dim = 0; dim < kDims; ++dim) {
+      group_[dim] = LargestDivisor(sizes[dim], std::min(left, groups_->limits[dim]));
+      left /= group_[dim];
+    }
   }
 
   absl::Status Place(std::span<const SInt> extents, std::vector<UOp>& indices) {
@@ -152,9 +180,18 @@ class Planner {
     if (!begins) return Spread(extents, indices);
     begins->push_back(extents.size());
     const size_t dims = begins->size() - 1;
+    const auto axes_of = [&](size_t d) {
+      return extents.subspan((*begins)[d], (*begins)[d + 1] - (*begins)[d]);
+    };
+    Limits sizes = {1, 1, 1};
     for (size_t d = 0; d < dims; ++d) {
-      const std::span<const SInt> axes =
-          extents.subspan((*begins)[d], (*begins)[d + 1] - (*begins)[d]);
+      if (const SInt size = Prod(axes_of(d)); size.is_number()) {
+        sizes[dims - 1 - d] = size.number();
+      }
+    }
+    ChooseGroup(sizes);
+    for (size_t d = 0; d < dims; ++d) {
+      const std::span<const SInt> axes = axes_of(d);
       TakeApart(Special(static_cast<int>(dims - 1 - d), MaxProduct(axes), Prod(axes).ToUOp(g_)),
                 axes, indices);
     }
@@ -172,6 +209,7 @@ class Planner {
                        " work-groups, over the target's limits"));
     }
     const auto [x, y, z] = *sizes;
+    ChooseGroup({x, 1, 1});
     const auto whole = [&](int64_t size) { return g_.Const(Scalar::kInt64, size); };
     UOp row = Special(1, y, whole(y));
     if (z > 1) row = row + Special(2, z, whole(z)) * y;
@@ -187,7 +225,8 @@ class Planner {
 
   UOpGraph& g_;
   const absl::string_view prefix_;
-  const int wave_size_;
+  const std::optional<Groups> groups_;
+  Limits group_ = {1, 1, 1};
   const Limits limits_;
   GridPlan plan_;
 };
@@ -195,8 +234,13 @@ class Planner {
 }  // namespace
 
 absl::StatusOr<GridPlan> PlanGrid(UOpGraph& graph, std::span<const SInt> extents,
-                                  const TargetCaps& caps, bool fills_groups) {
-  return Planner(graph, "g", caps.global_max, fills_groups ? caps.wave_size : 0).Run(extents);
+                                  const TargetCaps& caps, std::optional<int64_t> group_items) {
+  std::optional<Groups> groups;
+  if (group_items) {
+    groups = Groups{*group_items, caps.wave_size,
+                    caps.local_max.value_or(Limits{kUnlimited, kUnlimited, kUnlimited})};
+  }
+  return Planner(graph, "g", caps.global_max, groups).Run(extents);
 }
 
 absl::StatusOr<std::vector<UOp>> PlanGroup(UOpGraph& graph, std::span<const SInt> extents,
@@ -211,7 +255,7 @@ absl::StatusOr<std::vector<UOp>> PlanGroup(UOpGraph& graph, std::span<const SInt
           absl::StrCat("a work-group of ", items, " work-items, the target takes ", most));
     }
   }
-  BEAMD_ASSIGN_OR_RETURN(GridPlan plan, Planner(graph, "l", caps.local_max, 0).Run(extents));
+  BEAMD_ASSIGN_OR_RETURN(GridPlan plan, Planner(graph, "l", caps.local_max).Run(extents));
   return std::move(plan.indices);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,11 +27,13 @@ struct GridPlan {
 };
 
 // A grid for axes of `extents`, the last of which is the fastest: that of dimension x.
-// `fills_groups`: the kernel has no local axes and leaves the size of its groups to us (NOLOCALS);
-// x is then split into groups of work-items "l0", where something divides it.
+// `group_items`: the kernel has no local axes and leaves its groups to us (NOLOCALS). Dimensions
+// are then split into groups of work-items "l0".."l2" where something divides them: into groups of
+// at most so many, x first, then y and z; with 0 along x alone, into as many as seem best.
 // ResourceExhausted: more work-groups than the limits let a launch have.
 absl::StatusOr<GridPlan> PlanGrid(UOpGraph& graph, std::span<const SInt> extents,
-                                  const TargetCaps& caps, bool fills_groups = false);
+                                  const TargetCaps& caps,
+                                  std::optional<int64_t> group_items = std::nullopt);
 
 // The indices of a work-group's axes, of SPECIALs "l0".."l2", in the same way. ResourceExhausted:
 // more work-items than the target's largest local_max. InvalidArgument: a symbolic extent.

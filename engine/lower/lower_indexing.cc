@@ -30,8 +30,13 @@ bool Has(AxisMask mask, int axis) { return axis >= kMaskedAxes || (mask >> axis 
 
 class Lowerer {
  public:
-  Lowerer(UOp sink, const TargetCaps& caps, const TensorCore* core)
-      : g_(sink.graph()), sink_(sink), caps_(caps), core_(core), nodes_(Toposort(sink)) {}
+  Lowerer(UOp sink, const TargetCaps& caps, const TensorCore* core, int64_t group_items)
+      : g_(sink.graph()),
+        sink_(sink),
+        caps_(caps),
+        core_(core),
+        nodes_(Toposort(sink)),
+        group_items_(group_items) {}
 
   absl::StatusOr<UOp> Run() {
     BEAMD_RETURN_IF_ERROR(FindAxes());
@@ -102,7 +107,7 @@ class Lowerer {
       }
     }
     first_local_ = first_reduce_ - info.local_dims;
-    fills_groups_ = info.dont_use_locals;
+    if (!info.dont_use_locals) group_items_.reset();
     if (first_local_ < 0 || (info.local_dims != 0 && !caps_.has_local)) {
       return absl::InvalidArgumentError("local axes that the kernel or the target doesn't have");
     }
@@ -147,7 +152,7 @@ class Lowerer {
   absl::Status PlanLaunch() {
     launch_index_.assign(rank_, UOp());
     const std::span<const SInt> shape = full_shape_;
-    BEAMD_ASSIGN_OR_RETURN(grid_, PlanGrid(g_, shape.first(first_local_), caps_, fills_groups_));
+    BEAMD_ASSIGN_OR_RETURN(grid_, PlanGrid(g_, shape.first(first_local_), caps_, group_items_));
     std::ranges::copy(grid_.indices, launch_index_.begin());
 
     const std::vector<int> order = LocalAxes();
@@ -517,7 +522,7 @@ class Lowerer {
   // first_upcast_ <= unrolled.
   int rank_ = 0, first_local_ = 0, first_reduce_ = 0, group_end_ = 0, first_upcast_ = 0;
   std::vector<bool> reduced_;
-  bool fills_groups_ = false;  // no local axes, groups of our choice
+  std::optional<int64_t> group_items_;  // no local axes, groups of our choice
   GridPlan grid_;
   std::vector<UOp> launch_index_;  // GPUs, by axis up to group_end_
   std::vector<AxisMask> varies_;   // by node id
@@ -530,8 +535,9 @@ class Lowerer {
 
 }  // namespace
 
-absl::StatusOr<UOp> LowerIndexing(UOp sink, const TargetCaps& caps, const TensorCore* core) {
-  return Lowerer(sink, caps, core).Run();
+absl::StatusOr<UOp> LowerIndexing(UOp sink, const TargetCaps& caps, const TensorCore* core,
+                                  int64_t group_items) {
+  return Lowerer(sink, caps, core, group_items).Run();
 }
 
 }  // namespace beamd

@@ -29,8 +29,9 @@
 
 namespace beamd {
 
-// `core`: what computes the sums (Kernel::tensor_core), or null. `caps` must outlive the call.
+// `core`: what computes the sums, or null. `group_items`: of a kernel without locals,
+// Kernel::group_items. `caps` must outlive the call.
 absl::StatusOr<UOp> LowerIndexing(UOp sink, const TargetCaps& caps,
-                                  const TensorCore* core = nullptr);
+                                  const TensorCore* core = nullptr, int64_t group_items = 0);
 
 }  // namespace beamd

@@ -123,8 +123,11 @@ absl::StatusOr<LinearProgram> Lower(const Kernel& kernel, UOpGraph& graph,
   LinearProgram program;
   BEAMD_RETURN_IF_ERROR(run(
       "ast", [&] { return Ok(kernel.OptimizedAst(graph)); }, sink));
+  const TensorCore* core =
+      kernel.caps().tensor_cores == TensorCoreUse::kOn ? kernel.tensor_core() : nullptr;
   BEAMD_RETURN_IF_ERROR(run(
-      "index", [&] { return LowerIndexing(sink, kernel.caps(), kernel.tensor_core()); }, sink));
+      "index", [&] { return LowerIndexing(sink, kernel.caps(), core, kernel.group_items()); },
+      sink));
   BEAMD_RETURN_IF_ERROR(run(
       "collapse", [&] { return Ok(CollapseLoops(sink)); }, sink));
   BEAMD_RETURN_IF_ERROR(run(

@@ -1,9 +1,12 @@
 #include "engine/search/actions.h"
 
+#include <algorithm>
 #include <initializer_list>
 
 namespace beamd {
 namespace {
+
+constexpr int32_t kMostGroupItems = 1024;
 
 // Does the list hold (op, axis, 0)? Only these ops have it, on this many axes.
 bool HasWholeAxisAction(OptOp op, int axis) {
@@ -55,6 +58,22 @@ std::vector<Opt> Actions(const ActionOptions& options) {
   }
   if (options.no_locals) actions.push_back({.op = OptOp::kNoLocals});
   return actions;
+}
+
+std::vector<Kernel> GroupSizes(const Kernel& fresh, const std::vector<Opt>& opts) {
+  std::vector<Kernel> kernels;
+  const auto open = std::ranges::find_if(
+      opts, [](const Opt& opt) { return opt.op == OptOp::kNoLocals && !opt.amount; });
+  if (open == opts.end()) return kernels;
+  std::vector<Opt> sized = opts;
+  Opt& opt = sized[open - opts.begin()];
+  for (int32_t items = 1; items <= kMostGroupItems; items *= 2) {
+    // The axis is said so that the list's text can be read back.
+    opt = {OptOp::kNoLocals, 0, items};
+    Kernel kernel = fresh;
+    if (kernel.ApplyAll(sized).ok()) kernels.push_back(std::move(kernel));
+  }
+  return kernels;
 }
 
 std::vector<std::pair<int, Kernel>> LegalActions(const Kernel& kernel,

@@ -29,4 +29,10 @@ std::vector<Opt> Actions(const ActionOptions& options);
 std::vector<std::pair<int, Kernel>> LegalActions(const Kernel& kernel,
                                                  const ActionOptions& options);
 
+// What to try where `opts` leave the size of work-groups open (NOLOCALS without an amount): the same
+// list with each amount, applied to `fresh`. None where they don't, or can't be applied.
+// Spec: 0.10.0 engine/search.py, optimize_local_size. Differs: it tries each dimension by itself
+// when the kernel is first run, and doesn't keep what it finds; here the list holds it.
+std::vector<Kernel> GroupSizes(const Kernel& fresh, const std::vector<Opt>& opts);
+
 }  // namespace beamd

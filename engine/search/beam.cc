@@ -105,6 +105,7 @@ class Search {
       const size_t width = std::min<size_t>(timed.size(), options_.width);
       beam.assign(timed.begin(), timed.begin() + static_cast<ptrdiff_t>(width));
     }
+    BEAMD_RETURN_IF_ERROR(TryGroupSizes());
     return Finish();
   }
 
@@ -357,6 +358,19 @@ class Search {
   void Enter(BeamStage stage) {
     progress_.stage = stage;
     on_progress_(progress_);
+  }
+
+  // Times the best kernels that leave the size of their work-groups open with sizes to choose from.
+  absl::Status TryGroupSizes() {
+    std::vector<Kernel> kernels;
+    for (const State& s : best_) {
+      if (s.seconds > best_[0].seconds * kRivalRatio) break;
+      for (Kernel& sized : GroupSizes(kernel_, s.kernel.applied_opts())) {
+        kernels.push_back(std::move(sized));
+      }
+    }
+    if (kernels.empty()) return absl::OkStatus();
+    return TimeAll(std::move(kernels)).status();
   }
 
   // ---- the end ----

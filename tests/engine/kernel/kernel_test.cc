@@ -155,6 +155,16 @@ TEST(Kernel, NoLocalsExcludesLocals) {
   EXPECT_THAT(After(kMatmul, {no_locals}, TargetKind::kCpu), HasSubstr("no locals"));
 }
 
+TEST(Kernel, NoLocalsMayNameTheSizeOfAGroup) {
+  UOpGraph graph;
+  Kernel k = Made(kMatmul, graph);
+  ASSERT_TRUE(k.Apply({OptOp::kNoLocals, 0, 128}).ok());
+  EXPECT_EQ(k.group_items(), 128);
+  EXPECT_EQ(Axes(k), "64 BLUE, 64 BLUE, 96 red");
+  EXPECT_THAT(After(kMatmul, {{OptOp::kNoLocals, 0, 0}}), HasSubstr("no such group"));
+  EXPECT_THAT(After(kMatmul, {{OptOp::kNoLocals, 0, 1025}}), HasSubstr("no such group"));
+}
+
 TEST(Kernel, SwapExchangesGlobalAxes) {
   EXPECT_EQ(After(kMatmul, {{kUpcast, 0, 4}, {kSwap, 0, 1}}), "64 blue, 16 blue, 96 red, 4 yellow");
   EXPECT_THAT(After(kMatmul, {{kSwap, 1, 2}}), HasSubstr("two global axes"));

@@ -93,7 +93,7 @@ TEST(TensorCore, ThereAreSomeFromTuringOnAndOfFourFamiliesOfAmds) {
     return !TensorCoresOf(caps).empty();
   };
   EXPECT_TRUE(has_some(kCuda, "sm_80"));
-  EXPECT_TRUE(has_some(kCuda, "sm_90a"));
+  EXPECT_TRUE(has_some(kCuda, "sm_90"));
   EXPECT_TRUE(has_some(kCuda, "sm_120"));
   EXPECT_TRUE(has_some(kCuda, "sm_75"));
   EXPECT_FALSE(has_some(kCuda, "sm_70"));
@@ -141,6 +141,21 @@ TEST(TensorCore, TypesAreThoseOfTheTarget) {
   EXPECT_THAT(After(f16, {kTc}, kHip), HasSubstr("cyan"));
   EXPECT_THAT(After({.in = "float32"}, {kTc}), HasSubstr("no tensor core fits"));
   EXPECT_THAT(After({}, {kTc}, kCpu), HasSubstr("the target has no tensor cores"));
+}
+
+TEST(TensorCore, OffRefusesTheOptAndShapesAloneTakeIt) {
+  UOpGraph graph;
+  const UOp sink = testing::Parsed(Text({}), graph);
+  TargetCaps caps = testing::Target(kCuda);
+  caps.tensor_cores = TensorCoreUse::kOff;
+  Kernel off = Kernel::Create(sink, caps).value();
+  EXPECT_THAT(After(off, {kTc}), HasSubstr("tensor cores are off"));
+  EXPECT_EQ(HandCodedOptimizations(off).tensor_core(), nullptr);
+  TargetCaps shapes_caps = testing::Target(kCuda);
+  shapes_caps.tensor_cores = TensorCoreUse::kShapes;
+  const Kernel shapes = Kernel::Create(sink, shapes_caps).value();
+  EXPECT_EQ(After(shapes, {kTc}), After({}, {kTc}));
+  EXPECT_EQ(ToString(HandCodedOptimizations(shapes).applied_opts()), Chosen({}, kCuda));
 }
 
 TEST(TensorCore, OnlySumsAreProducts) {
@@ -209,7 +224,7 @@ std::vector<TargetCaps> Machines() {
   std::vector<TargetCaps> machines;
   for (const auto& [kind, arch] : {std::pair(kCuda, "sm_75"),
                                    {kCuda, "sm_80"},
-                                   {kCuda, "sm_90a"},
+                                   {kCuda, "sm_90"},
                                    {kHip, "gfx1100"},
                                    {kHip, "gfx1201"},
                                    {kHip, "gfx90a"},

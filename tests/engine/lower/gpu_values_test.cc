@@ -139,9 +139,13 @@ TEST_P(SmallKernels, AreTheEvaluatorsWhateverTheOpts) {
     std::mt19937_64 random(kSeed);
     std::set<std::string> tried;
     for (int walk = 0; walk < kWalks; ++walk) {
-      const Kernel kernel = walk == 0   ? plain
-                            : walk == 1 ? HandCodedOptimizations(plain)
-                                        : Walked(plain, random);
+      Kernel kernel = walk == 0   ? plain
+                      : walk == 1 ? HandCodedOptimizations(plain)
+                                  : Walked(plain, random);
+      // Groups without local axes, of a size of ours or of one that is named.
+      if (walk % 4 == 3) {
+        kernel.Apply({OptOp::kNoLocals, 0, static_cast<int32_t>(1 + random() % 64)}).IgnoreError();
+      }
       if (!tried.insert(ToString(kernel.applied_opts())).second) continue;
       const std::string what =
           absl::StrCat(target.name, " ", ToString(kernel.applied_opts()), " ", kernel.name());
@@ -233,11 +237,7 @@ $cast%10 = REDUCE_AXIS $out ($summed) ADD axes (2)
 
 // What lanes hold of a tile is the table's; here every layout meets kernels whose tiles are split,
 // unrolled and padded, and whose sums take a loop, several or none.
-TEST_P(TensorCoreValues, AreTheEvaluatorsWhateverTheOpts) {
-  TargetCaps caps = CorpusTarget(GetParam().kind);
-  caps.arch = GetParam().arch;
-  caps.wave_size = GetParam().wave_size;
-  caps.allow_tf32 = GetParam().allow_tf32;
+void CheckProducts(const TargetCaps& caps) {
   const std::span<const TensorCore> cores = TensorCoresOf(caps);
   ASSERT_FALSE(cores.empty());
   std::mt19937_64 random(kSeed);
@@ -258,9 +258,10 @@ TEST_P(TensorCoreValues, AreTheEvaluatorsWhateverTheOpts) {
         UOpGraph lowered_graph;
         const absl::StatusOr<LinearProgram> program = Lower(kernel, lowered_graph, {});
         ASSERT_TRUE(program.ok()) << what << ": " << program.status();
-        EXPECT_TRUE(std::ranges::any_of(
-            program->ops,
-            [&](UOp u) { return u.is(Op::kWmma) && &cores[u.arg().as_int()] == &core; }))
+        EXPECT_EQ(std::ranges::any_of(
+                      program->ops,
+                      [&](UOp u) { return u.is(Op::kWmma) && &cores[u.arg().as_int()] == &core; }),
+                  caps.tensor_cores == TensorCoreUse::kOn)
             << what << "\n"
             << ToText(*program);
         const absl::Status status = Check(sink, *program, caps, false, {});
@@ -268,6 +269,17 @@ TEST_P(TensorCoreValues, AreTheEvaluatorsWhateverTheOpts) {
       }
     }
   }
+}
+
+TEST_P(TensorCoreValues, AreTheEvaluatorsWhateverTheOpts) {
+  TargetCaps caps = CorpusTarget(GetParam().kind);
+  caps.arch = GetParam().arch;
+  caps.wave_size = GetParam().wave_size;
+  caps.allow_tf32 = GetParam().allow_tf32;
+  CheckProducts(caps);
+  // The same splits without the instruction.
+  caps.tensor_cores = TensorCoreUse::kShapes;
+  CheckProducts(caps);
 }
 
 INSTANTIATE_TEST_SUITE_P(Machines, TensorCoreValues,

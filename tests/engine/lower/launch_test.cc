@@ -191,7 +191,7 @@ TEST(PlanGrid, GroupsAreFilledWithWholeWavesThatDivideX) {
     UOpGraph g;
     const SInt shape[] = {3, extent};
     const GridPlan plan =
-        PlanGrid(g, shape, CorpusTarget(TargetKind::kCuda), /*fills_groups=*/true).value();
+        PlanGrid(g, shape, CorpusTarget(TargetKind::kCuda), /*group_items=*/0).value();
     // Every index of the axis once.
     std::map<std::string, UOp> specials;
     for (const UOp u : Toposort(plan.indices[1])) {
@@ -222,6 +222,27 @@ TEST(PlanGrid, GroupsAreFilledWithWholeWavesThatDivideX) {
   EXPECT_EQ(items(160 * 25), 160);
   EXPECT_EQ(items(45), 45);
   EXPECT_EQ(items(257), 1);
+}
+
+TEST(PlanGrid, GroupsOfSoManyAreFilledFromXOn) {
+  const auto group = [](std::vector<SInt> shape, int64_t items) {
+    UOpGraph g;
+    const GridPlan plan = PlanGrid(g, shape, CorpusTarget(TargetKind::kCuda), items).value();
+    std::array<int64_t, 3> sizes = {1, 1, 1};
+    for (const UOp u : Toposort(plan.indices)) {
+      if (!u.is(Op::kSpecial)) continue;
+      const std::string& name = u.data<std::string>();
+      if (name[0] == 'l') sizes[name[1] - '0'] = u.src(0).int_value();
+    }
+    return sizes;
+  };
+  EXPECT_THAT(group({64, 64}, 256), ElementsAre(64, 4, 1));
+  EXPECT_THAT(group({64, 64}, 32), ElementsAre(32, 1, 1));
+  EXPECT_THAT(group({64, 64}, 1), ElementsAre(1, 1, 1));
+  EXPECT_THAT(group({7, 10, 9}, 64), ElementsAre(9, 5, 1));
+  // z may have 64, of the 1024 that x may.
+  EXPECT_THAT(group({128, 3, 1}, 1024), ElementsAre(3, 128, 1));
+  EXPECT_THAT(group({128, 3, 2}, 1024), ElementsAre(2, 3, 64));
 }
 
 TEST(PlanGrid, MoreThanEveryDimensionTogetherIsResourceExhausted) {

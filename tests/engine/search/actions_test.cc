@@ -42,6 +42,21 @@ TEST(Actions, OptionsChangeTheList) {
   EXPECT_EQ(NumberOf({OptOp::kTc, 8, 1}, {.tc_opt = 1}), 149);
 }
 
+TEST(GroupSizes, AreForListsThatLeaveThemOpen) {
+  UOpGraph graph;
+  const Kernel k = Made(kMatmul, graph);
+  const Opt open{.op = OptOp::kNoLocals}, upcast{OptOp::kUpcast, 0, 4};
+  const std::vector<Kernel> sized = GroupSizes(k, {upcast, open});
+  ASSERT_EQ(sized.size(), 11u);
+  for (size_t i = 0; i < sized.size(); ++i) {
+    const Opt named{OptOp::kNoLocals, 0, 1 << i};
+    EXPECT_THAT(sized[i].applied_opts(), ElementsAre(upcast, named));
+  }
+  EXPECT_TRUE(GroupSizes(k, {upcast}).empty());
+  EXPECT_TRUE(GroupSizes(k, {{OptOp::kNoLocals, 0, 64}}).empty());
+  EXPECT_TRUE(GroupSizes(Made(kMatmul, graph, TargetKind::kCpu), {open}).empty());
+}
+
 TEST(LegalActions, LeadToKernelsWithOneOptMore) {
   UOpGraph graph;
   const Kernel k = Made(kMatmul, graph, TargetKind::kCpu);

@@ -105,6 +105,27 @@ TEST_F(Beam, FindsWhatTheBestRoundLedTo) {
   EXPECT_EQ(result->samples.size(), 10u);
 }
 
+TEST_F(Beam, FindsTheSizeOfGroupsThatNoLocalsLeavesOpenByTrying) {
+  UOpGraph graph;
+  const Kernel kernel = Made(kMatmul, graph, TargetKind::kCuda);
+  options_.actions.no_locals = true;
+  const Opt open{.op = OptOp::kNoLocals}, best{OptOp::kNoLocals, 0, 64};
+  ScriptedPipeline pipeline([&](const Opts& opts) {
+    Scripted s;
+    s.seconds = opts == Opts{best} ? 1e-4 : opts == Opts{open} ? 2e-4 : 1e-3;
+    return s;
+  });
+  const absl::StatusOr<BeamResult> result = BeamSearch(kernel, options_, pipeline, [](auto&) {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->opts, Opts{best});
+  EXPECT_EQ(result->best_s, 1e-4);
+  EXPECT_EQ(std::ranges::count_if(pipeline.compiled,
+                                  [](const Opts& opts) {
+                                    return opts.size() == 1 && opts[0].op == OptOp::kNoLocals;
+                                  }),
+            12);
+}
+
 TEST_F(Beam, EndsWithTheRoundThatGainsLessThanMinProgress) {
   // 100 us better, then 5 ns.
   ScriptedPipeline pipeline([this](const Opts& opts) {
