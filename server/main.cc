@@ -44,6 +44,7 @@
 #include "server/systemd.h"
 #include "server/tuning/beam_searcher.h"
 #include "server/tuning/measured_pipeline.h"
+#include "server/tuning/options.h"
 #include "server/tuning/parse_kernel.h"
 #include "server/tuning/tuner.h"
 #include "server/workers/canary.h"
@@ -94,7 +95,7 @@ TunerParts MakeParts(Supervisor& supervisor, const Fleet& fleet, const BeamSearc
     auto context = std::make_shared<internal::AddContext>();
     context->set_id(supervisor.NewId());
     *context->mutable_graph() = kernel.canonical;
-    *context->mutable_caps() = ToFrame(device.caps);
+    *context->mutable_caps() = ToFrame(SearchedCaps(device.caps, options));
     context->set_seed(options.seed());
     const int parallel =
         options.parallel() == 0 ? fleet.worker_count : static_cast<int>(options.parallel());

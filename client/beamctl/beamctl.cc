@@ -110,6 +110,9 @@ struct Flags {
   int64_t debug = 0;
   bool noopt = false;
   bool strict = false;
+  int64_t tc = 1;
+  bool nolocals = false;
+  bool allow_tf32 = false;
   // graph
   bool tensor = false;
   bool kernel = false;
@@ -144,7 +147,8 @@ CommandLine MakeCommandLine(Flags& flags) {
   line.Add("corpus", &flags.corpus, "file of JSON lines with id and graph, gzipped or not");
   line.Add("name", &flags.name, "id of the kernel in --corpus; several with commas");
   line.Add("device", &flags.device,
-           "id (cpu:0), kind (cpu) or kind/arch (cpu/znver4); plan: cpu, cuda or hip");
+           "id (cpu:0), kind (cpu) or kind/arch (cpu/znver4); show: cuda/sm_90 or hip/gfx1100, be "
+           "it here or not; plan: cpu, cuda or hip");
   line.Add("match", &flags.match, "how close a stored record must be: strict, same-arch, any");
   line.Add("width", &flags.width, "tune, lookup: beam width, else the server's");
   line.Add("budget", &flags.budget, "tune: a search ends with its best so far");
@@ -169,6 +173,11 @@ CommandLine MakeCommandLine(Flags& flags) {
   line.Add("debug", &flags.debug, "tune: 1 tells each best, 2 each candidate");
   line.Add("noopt", &flags.noopt, "tune, lookup: the unoptimised kernel");
   line.Add("strict", &flags.strict, "tune: fail where a candidate fails to compile");
+  line.Add("tc", &flags.tc,
+           "tune, lookup, show: tensor cores 0 off, 1 on, 2 their shapes alone; else the server's");
+  line.Add("nolocals", &flags.nolocals, "tune, lookup: NOLOCALS is an action");
+  line.Add("allow_tf32", &flags.allow_tf32,
+           "tune, lookup, show: tensor cores may round float32 factors to 10 bits");
   line.Add("tensor", &flags.tensor, "graph: of a tensor graph, as without");
   line.Add("kernel", &flags.kernel, "graph: of a kernel, or of a tensor graph's kernels");
   line.Add("schedule", &flags.schedule, "graph: of what runs, and the buffers between");
@@ -192,25 +201,29 @@ constexpr int kMany = 1 << 20;
 constexpr Command kCommands[] = {
     {"tune", 1, kMany,
      "server json timeout traceparent corpus name device match width budget refresh lookup_only "
-     "no_store detach now frozen priority label seed debug noopt strict"},
+     "no_store detach now frozen priority label seed debug noopt strict tc nolocals allow_tf32"},
     {"tune-model", 1, 1,
      "server json timeout traceparent device match width budget refresh lookup_only no_store "
-     "frozen priority label seed debug noopt strict"},
+     "frozen priority label seed debug noopt strict tc nolocals allow_tf32"},
     {"run", 1, 1, "server json timeout device match in out grad var random profile lookup_only"},
     {"lookup", 1, kMany,
-     "server json timeout traceparent corpus name device match width seed noopt"},
+     "server json timeout traceparent corpus name device match width seed noopt tc nolocals "
+     "allow_tf32"},
     {"records", 0, kMany, "server json timeout traceparent kernel_hash generation"},
     {"jobs", 0, kMany, "server json timeout traceparent limit"},
     {"explain", 1, kMany, "server json timeout traceparent generation", "key"},
     {"replay", 1, kMany, "server json timeout traceparent generation", "key"},
-    {"lock", 1, kMany, "server json timeout traceparent corpus name device width seed noopt out"},
+    {"lock", 1, kMany,
+     "server json timeout traceparent corpus name device width seed noopt tc nolocals allow_tf32 "
+     "out"},
     {"export", 1, 1, "server timeout traceparent kernel_hash", "file"},
     {"import", 1, 1, "server json timeout traceparent", "file"},
     {"backup", 1, 1, "server timeout traceparent", "directory"},
     {"restore", 1, 1, "store", "directory"},
     {"devices", 0, kMany, "server json timeout traceparent"},
     {"doctor", 0, 0, "server json timeout traceparent"},
-    {"show", 1, kMany, "server json timeout traceparent corpus name device pass opts heuristic"},
+    {"show", 1, kMany,
+     "server json timeout traceparent corpus name device pass opts heuristic tc allow_tf32"},
     {"plan", 1, 1, "json device"},
     {"graph", 1, 1, "corpus name tensor kernel schedule"},
 };
@@ -284,6 +297,9 @@ v1::SearchOptions Search(const Flags& flags, const CommandLine& line) {
   if (line.Given("debug")) search.set_debug(static_cast<uint32_t>(flags.debug));
   if (line.Given("noopt")) search.set_noopt(flags.noopt);
   if (line.Given("strict")) search.set_strict(flags.strict);
+  if (line.Given("tc")) search.set_tc(static_cast<uint32_t>(flags.tc));
+  if (line.Given("nolocals")) search.set_nolocals(flags.nolocals);
+  if (line.Given("allow_tf32")) search.set_allow_tf32(flags.allow_tf32);
   return search;
 }
 
@@ -630,7 +646,8 @@ absl::Status ShowTensors(const v1::Graph& graph, const Flags& flags) {
   return absl::OkStatus();
 }
 
-absl::Status Show(Client& client, const std::vector<NamedGraph>& graphs, const Flags& flags) {
+absl::Status Show(Client& client, const std::vector<NamedGraph>& graphs, const Flags& flags,
+                  const CommandLine& line) {
   BEAMD_ASSIGN_OR_RETURN(const std::vector<v1::Opt> opts, ParseOpts(flags.opts));
   for (const NamedGraph& named : graphs) {
     if (!IsKernel(named.graph)) {
@@ -643,6 +660,7 @@ absl::Status Show(Client& client, const std::vector<NamedGraph>& graphs, const F
     request.set_heuristic(flags.heuristic);
     request.set_pass(flags.pass);
     if (!flags.device.empty()) *request.mutable_device() = Selector(flags.device);
+    *request.mutable_search() = Search(flags, line);
     BEAMD_ASSIGN_OR_RETURN(const v1::ShowResponse response, client.Show(request, flags.Call()));
     PrintShown(response, flags.json);
   }
@@ -830,7 +848,7 @@ int Run(const std::vector<std::string>& args) {
     if (name == "jobs") status = Jobs(*client, operands, flags);
     if (name == "devices") status = Devices(*client, operands, flags);
     if (name == "doctor") status = Doctor(*client, flags);
-    if (name == "show") status = Show(*client, *graphs, flags);
+    if (name == "show") status = Show(*client, *graphs, flags, line);
     if (name == "plan") status = Plan(graphs->front().graph, flags);
     if (name == "graph") status = Picture(graphs->front().graph, flags);
   }

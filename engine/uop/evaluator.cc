@@ -16,6 +16,8 @@ namespace {
 
 // The error of a value of which nothing is known; of an integer, the only one but 0.
 constexpr double kInf = BoundedReal::kUnknown;
+// What rounding both factors to 10 bits does to a product, and the product of the two errors.
+constexpr double kTwoTf32Roundings = 2 * 0x1p-11 + 0x1p-22;
 
 // Values of every 16-bit pattern, decoded once.
 const std::vector<double>& ShortFloats(Scalar s) {
@@ -77,6 +79,7 @@ struct Step {
   std::vector<int64_t> reduced;  // REDUCE_AXIS: the sizes of its axes
   int64_t terms = 1;             // REDUCE_AXIS: their product
   bool may_be_exact = false;     // a MUL that tensor cores don't round
+  bool rounds_factors = false;   // a MUL whose factors they round to 10 bits
 };
 
 // The nodes between a value and the reductions below it: all have the points of the value.
@@ -293,6 +296,8 @@ absl::Status Evaluator::Plan::BuildRegion(UOp value, int index) {
       region.work += static_cast<double>(step.terms) * regions[step.region].work;
       // Tensor cores multiply short floats exactly: MUL, then a widening CAST, then the sum.
       Step& cast = regions[step.region].steps.back();
+      cast.rounds_factors = inputs.allow_tf32 && u.data<ReduceArg>().op == Op::kAdd &&
+                            cast.node.is(Op::kMul) && cast.node.scalar() == Scalar::kFloat32;
       if (u.data<ReduceArg>().op == Op::kAdd && cast.node.is(Op::kCast) &&
           cast.node.src(0).is(Op::kMul) && IsFloat(cast.node.scalar()) &&
           SizeBytes(cast.node.scalar()) > 2 && SizeBytes(cast.node.src(0).scalar()) == 2) {
@@ -414,6 +419,13 @@ void RunAluReal(const Step& step, std::span<const Column> in, Column& out, size_
     case Op::kSub:
       return each([&](size_t i) { return Add(a.Get(i), {-b(i).v, b(i).e}, s); });
     case Op::kMul:
+      if (step.rounds_factors) {
+        return each([&](size_t i) {
+          BoundedReal r = Multiply(a.Get(i), b(i), s);
+          if (std::isfinite(r.v)) r.e += kTwoTf32Roundings * std::abs(r.v);
+          return r;
+        });
+      }
       if (!step.may_be_exact) {
         return each([&](size_t i) { return Multiply(a.Get(i), b(i), s); });
       }

@@ -40,6 +40,9 @@ struct EvalBuffer {
 struct EvalInputs {
   absl::flat_hash_map<uint64_t, EvalBuffer> buffers;  // by slot
   VariableValues variables;
+  // The factors of float32 products that an ADD reduction sums may be rounded to 10 bits, as tensor
+  // cores do with .tf32.
+  bool allow_tf32 = false;
 };
 
 // Not thread-safe; borrows what the inputs point to.

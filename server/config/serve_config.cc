@@ -171,6 +171,7 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
         std::pair("max_global_size", c.max_global_size)}) {
     faults.Range(flag, value, 0, std::numeric_limits<int32_t>::max());
   }
+  faults.Range("tc", c.tc, 0, 2);
 }
 
 }  // namespace
@@ -186,6 +187,9 @@ ServeConfig DefaultServeConfig() {
   config.max_global_size = o.max_global_size();
   config.min_progress_us = o.min_progress_us();
   config.padto = o.padto();
+  config.tc = o.tc();
+  config.nolocals = o.nolocals();
+  config.allow_tf32 = o.allow_tf32();
   // A kernel's buffers are as large as a client says: the host must not run out because of them.
   const int64_t half = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / 2;
   config.runner_memory_mb = half / kMegabyte;
@@ -276,6 +280,10 @@ CommandLine ServeCommandLine(ServeConfig& config) {
   line.Add("min_progress_us", &config.min_progress_us,
            "default of searches: least gain of a round");
   line.Add("padto", &config.padto, "default of searches: PADTO is an action");
+  line.Add("tc", &config.tc, "default of searches: tensor cores 0 off, 1 on, 2 their shapes alone");
+  line.Add("nolocals", &config.nolocals, "default of searches: NOLOCALS is an action");
+  line.Add("allow_tf32", &config.allow_tf32,
+           "default of searches: tensor cores may round float32 factors to 10 bits");
   return line;
 }
 
@@ -323,6 +331,9 @@ absl::StatusOr<v1::SearchOptions> SearchDefaults(const ServeConfig& config) {
   o.set_max_global_size(static_cast<uint32_t>(config.max_global_size));
   o.set_min_progress_us(config.min_progress_us);
   o.set_padto(config.padto);
+  o.set_tc(static_cast<uint32_t>(config.tc));
+  o.set_nolocals(config.nolocals);
+  o.set_allow_tf32(config.allow_tf32);
   return ResolveOptions(o, DefaultSearchOptions());
 }
 

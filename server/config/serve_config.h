@@ -92,6 +92,9 @@ struct ServeConfig {
   int64_t max_global_size = 0;
   double min_progress_us = 0;
   bool padto = true;
+  int64_t tc = 0;
+  bool nolocals = false;
+  bool allow_tf32 = false;
 };
 
 // The defaults; some depend on this machine.

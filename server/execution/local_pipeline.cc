@@ -55,7 +55,7 @@ void LocalPipeline::Submit(TimeTask task) {
 }
 
 void LocalPipeline::Submit(VerifyTask task) {
-  VerifyDone done = runner_.Verify(kernel_.ast(), kSeed, *task.image, task.oracle.get());
+  VerifyDone done = runner_.Verify(kernel_.ast(), {.seed = kSeed}, *task.image, task.oracle.get());
   done.id = task.id;
   done_.emplace_back(std::move(done));
 }

@@ -9,9 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/error_detail.h"
+#include "engine/base/gpu_target.h"
 #include "engine/base/status.h"
+#include "engine/base/target_caps.h"
 #include "server/services/reply.h"
 #include "server/services/tune_stream.h"
+#include "server/tuning/options.h"
 #include "server/workers/codec.h"
 
 namespace beamd {
@@ -238,14 +241,33 @@ RawUnary InspectorService::Replay(grpc::CallbackServerContext* context,
       });
 }
 
+namespace {
+
+// What to show code for: a device here, or a GPU by its name, which needn't be here.
+absl::StatusOr<TargetCaps> ShownTarget(const Tuner& tuner, const v1::ShowRequest& request) {
+  BEAMD_ASSIGN_OR_RETURN(const v1::SearchOptions options,
+                         ResolveOptions(request.search(), tuner.defaults()));
+  const v1::DeviceSelector& selector = request.device();
+  const absl::StatusOr<const TuningDevice*> device = tuner.SelectDevice(selector);
+  if (device.ok()) return SearchedCaps((*device)->caps, options);
+  if (!selector.id().empty() || selector.arch().empty()) return device.status();
+  absl::StatusOr<TargetCaps> caps = GpuByName(selector.arch());
+  if (!caps.ok()) return device.status();
+  const TargetKind kind = caps->kind;
+  if (selector.kind() != (kind == TargetKind::kCuda ? "cuda" : "hip")) return device.status();
+  return SearchedCaps(*std::move(caps), options);
+}
+
+}  // namespace
+
 absl::Status InspectorService::SubmitShow(const v1::ShowRequest& request,
                                           const std::shared_ptr<UnaryCall>& call) {
-  BEAMD_ASSIGN_OR_RETURN(const TuningDevice* device, tuner_.SelectDevice(request.device()));
+  BEAMD_ASSIGN_OR_RETURN(const TargetCaps caps, ShownTarget(tuner_, request));
   BEAMD_ASSIGN_OR_RETURN(ParsedKernel kernel, tuner_.parts().parse(request.graph()));
   auto kernel_context = std::make_shared<internal::AddContext>();
   kernel_context->set_id(supervisor_.NewId());
   *kernel_context->mutable_graph() = std::move(kernel.canonical);
-  *kernel_context->mutable_caps() = ToFrame(device->caps);
+  *kernel_context->mutable_caps() = ToFrame(caps);
   PoolTask task{.owner = supervisor_.NewId(), .context = kernel_context, .limit = kShowLimit};
   task.request.set_trace(call->visit().trace.id);
   internal::ShowRequest& show = *task.request.mutable_show();

@@ -16,6 +16,11 @@ void Add(Hasher& hasher, const v1::Environment& e) {
   hasher.Add(uint64_t{e.codegen_epoch()}).Add(uint64_t{e.measurement_version()});
 }
 
+// Options that came later: absent from a key at their defaults, so that records stay found.
+void AddLater(Hasher& hasher, const v1::SearchOptions& s) {
+  if (s.allow_tf32()) hasher.Add("allow_tf32");
+}
+
 }  // namespace
 
 Digest HashTuningKey(const Digest& kernel, const v1::SearchOptions& s, const v1::Environment& e) {
@@ -29,14 +34,17 @@ Digest HashTuningKey(const Digest& kernel, const v1::SearchOptions& s, const v1:
   hasher.Add(uint64_t{s.max_global_size()}).Add(uint64_t{s.tc()}).Add(uint64_t{s.tc_opt()});
   hasher.Add(uint64_t{s.nolocals()}).Add(uint64_t{s.estimate()}).Add(uint64_t{s.clear_cache()});
   hasher.Add(uint64_t{s.noopt()}).Add(s.seed());
+  AddLater(hasher, s);
   Add(hasher, e);
   return hasher.Finish();
 }
 
-Digest HashTimingKey(const Digest& kernel, const v1::Environment& environment,
-                     const std::vector<Opt>& opts) {
+Digest HashTimingKey(const Digest& kernel, const v1::SearchOptions& search,
+                     const v1::Environment& environment, const std::vector<Opt>& opts) {
   Hasher hasher;
   hasher.Add("beamd timing key 1").Add(kernel);
+  if (search.tc() == 2) hasher.Add("tensor cores' shapes");
+  AddLater(hasher, search);
   Add(hasher, environment);
   hasher.Add(static_cast<uint64_t>(opts.size()));
   for (const Opt& opt : opts) {

@@ -15,8 +15,9 @@ namespace beamd {
 Digest HashTuningKey(const Digest& kernel, const v1::SearchOptions& search,
                      const v1::Environment& environment);
 
-// Of a candidate: a kernel, where it was timed, and its opts.
-Digest HashTimingKey(const Digest& kernel, const v1::Environment& environment,
-                     const std::vector<Opt>& opts);
+// Of a candidate: a kernel, where it was timed, its opts, and the options that change what those
+// make.
+Digest HashTimingKey(const Digest& kernel, const v1::SearchOptions& search,
+                     const v1::Environment& environment, const std::vector<Opt>& opts);
 
 }  // namespace beamd

@@ -14,6 +14,7 @@
 #include "engine/search/beam.h"
 #include "server/store/tuning_key.h"
 #include "server/tuning/job_memory.h"
+#include "server/tuning/options.h"
 #include "server/tuning/remembering_pipeline.h"
 #include "server/workers/codec.h"
 
@@ -173,7 +174,8 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
                                                 CandidatePipeline& pipeline) const {
   const Digest& hash = job.kernel.hash;
   const v1::Environment& environment = job.device.environment;
-  BEAMD_ASSIGN_OR_RETURN(const Kernel kernel, Kernel::Create(job.kernel.sink, job.device.caps));
+  const TargetCaps caps = SearchedCaps(job.device.caps, job.options);
+  BEAMD_ASSIGN_OR_RETURN(const Kernel kernel, Kernel::Create(job.kernel.sink, caps));
   BeamOptions options = ToBeamOptions(job);
   BEAMD_ASSIGN_OR_RETURN(const std::vector<v1::Record> records, store_.RecordsOf(hash));
   for (const v1::Record& record : records) {
@@ -204,7 +206,7 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
   // A request that asks for a fresh search gets one: what failed may have been the machine's fault.
   RememberingPipeline remembering(pipeline, [&](const std::vector<Opt>& opts) {
     if (job.refresh) return Failure::kNone;
-    const auto timing = store_.FindTiming(HashTimingKey(hash, environment, opts));
+    const auto timing = store_.FindTiming(HashTimingKey(hash, job.options, environment, opts));
     const bool found = timing.ok() && timing->has_value();
     if (!found) return Failure::kNone;
     return StillHolds(static_cast<Failure>((*timing)->failure()),
@@ -228,7 +230,8 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
         timing.set_compile_limit_ns(absl::ToInt64Nanoseconds(compile_limit));
         *timing.mutable_opts() = ToWire(candidate.opts);
         // A lost one costs one more try, so the search goes on without it.
-        store_.PutTiming(HashTimingKey(hash, environment, candidate.opts), timing).IgnoreError();
+        store_.PutTiming(HashTimingKey(hash, job.options, environment, candidate.opts), timing)
+            .IgnoreError();
       });
   BEAMD_RETURN_IF_ERROR(result.status());
   v1::Record record = ToRecord(*result);

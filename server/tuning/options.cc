@@ -68,6 +68,7 @@ v1::SearchOptions DefaultSearchOptions() {
   o.set_parallel(0);
   o.set_strict(false);
   o.set_debug(0);
+  o.set_allow_tf32(false);
   return o;
 }
 
@@ -89,6 +90,12 @@ absl::StatusOr<absl::Duration> ResolveBudget(const v1::TuneRequest& request) {
                            {.reason = "BUDGET", .field = "budget"});
   }
   return absl::Seconds(budget.seconds()) + absl::Nanoseconds(budget.nanos());
+}
+
+TargetCaps SearchedCaps(TargetCaps caps, const v1::SearchOptions& options) {
+  caps.tensor_cores = static_cast<TensorCoreUse>(options.tc());
+  caps.allow_tf32 = options.allow_tf32();
+  return caps;
 }
 
 v1::SearchOptions KeyOptions(v1::SearchOptions options) {

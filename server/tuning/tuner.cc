@@ -218,7 +218,7 @@ absl::StatusOr<MatchAnswer> Tuner::Match(const Plan& plan) const {
   MatchQuery query = plan.query;
   query.graph = &plan.kernel.canonical;
   query.applies = [&](const std::vector<Opt>& opts) {
-    return parts_.applies(plan.kernel, plan.device->caps, opts);
+    return parts_.applies(plan.kernel, SearchedCaps(plan.device->caps, plan.options), opts);
   };
   return FindMatch(store_, query);
 }
@@ -314,8 +314,9 @@ absl::StatusOr<Tuner::Answer> Tuner::TuneNow(Plan plan, const v1::TuneRequest& r
   if (answered) {
     result = *std::move(close.result);
   } else {
-    BEAMD_ASSIGN_OR_RETURN(const std::vector<Opt> opts,
-                           parts_.heuristic(plan.kernel, plan.device->caps));
+    BEAMD_ASSIGN_OR_RETURN(
+        const std::vector<Opt> opts,
+        parts_.heuristic(plan.kernel, SearchedCaps(plan.device->caps, plan.options)));
     v1::Record& record = *result.mutable_record();
     record.set_key(plan.query.key.Hex());
     record.set_kernel_hash(plan.kernel.hash.Hex());

@@ -133,6 +133,7 @@ class Tuner {
   absl::StatusOr<const TuningDevice*> SelectDevice(const v1::DeviceSelector& selector) const;
   const std::vector<TuningDevice>& devices() const { return devices_; }
   const TunerParts& parts() const { return parts_; }
+  const v1::SearchOptions& defaults() const { return options_.defaults; }
 
   // Refuses new work, lets jobs end until `deadline`, then stops them.
   void Drain(absl::Time deadline) { queue_.Drain(deadline); }

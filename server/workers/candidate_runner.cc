@@ -103,7 +103,7 @@ absl::Status CandidateRunner::RunWhole(const KernelImage& image, ScratchBuffers&
   return scratch.CheckGuards();
 }
 
-VerifyDone CandidateRunner::Verify(UOp sink, uint64_t seed, const KernelImage& image,
+VerifyDone CandidateRunner::Verify(UOp sink, const VerifyOptions& options, const KernelImage& image,
                                    const KernelImage* oracle) {
   VerifyDone done;
   const auto answer = [&](Failure failure, const std::string& detail) {
@@ -114,7 +114,7 @@ VerifyDone CandidateRunner::Verify(UOp sink, uint64_t seed, const KernelImage& i
   const auto refuse = [&](const absl::Status& status) {
     return answer(FailureOf(status), std::string(status.message()));
   };
-  const absl::StatusOr<ScratchBuffers*> scratch = Scratch(image.buffers, seed);
+  const absl::StatusOr<ScratchBuffers*> scratch = Scratch(image.buffers, options.seed);
   if (!scratch.ok()) return refuse(scratch.status());
 
   // The oracle's outputs, by buffer, where it can serve.
@@ -141,6 +141,7 @@ VerifyDone CandidateRunner::Verify(UOp sink, uint64_t seed, const KernelImage& i
   }
 
   EvalInputs inputs;
+  inputs.allow_tf32 = options.allow_tf32;
   std::vector<std::string> initial(image.buffers.size()), storage(image.buffers.size()),
       reference_storage(image.buffers.size());
   std::vector<OutputResult> outputs;
@@ -171,9 +172,8 @@ VerifyDone CandidateRunner::Verify(UOp sink, uint64_t seed, const KernelImage& i
   const std::vector<int64_t> values = MiddleValues(image);
   for (size_t i = 0; i < values.size(); ++i) inputs.variables[image.variables[i].name] = values[i];
 
-  OutputCheckOptions options;
-  options.seed = seed;
-  const absl::StatusOr<OutputCheck> check = CheckOutputs(sink, inputs, outputs, options);
+  const absl::StatusOr<OutputCheck> check =
+      CheckOutputs(sink, inputs, outputs, {.seed = options.seed});
   if (!check.ok()) return answer(Failure::kNone, std::string(check.status().message()));
   if (!check->equal) return answer(Failure::kWrongAnswer, check->detail);
   done.checked = check->checked;

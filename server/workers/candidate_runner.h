@@ -18,6 +18,11 @@
 
 namespace beamd {
 
+struct VerifyOptions {
+  uint64_t seed = 0;        // of the data
+  bool allow_tf32 = false;  // EvalInputs::allow_tf32
+};
+
 // Not thread-safe. The device outlives it.
 class CandidateRunner {
  public:
@@ -30,7 +35,8 @@ class CandidateRunner {
   TimeDone Time(std::span<const KernelImage* const> images, const MeasureOptions& options);
   // Compares the image's outputs on seeded data with the oracle's (null: none can serve) and the
   // evaluator's of `sink`, by SEMANTICS "Equal". The answer's id is 0.
-  VerifyDone Verify(UOp sink, uint64_t seed, const KernelImage& image, const KernelImage* oracle);
+  VerifyDone Verify(UOp sink, const VerifyOptions& options, const KernelImage& image,
+                    const KernelImage* oracle);
   // Frees the buffers of the kernel in hand.
   void Forget();
 

@@ -59,6 +59,8 @@ internal::Caps ToFrame(const TargetCaps& caps) {
   to.set_wave_size(static_cast<uint32_t>(caps.wave_size));
   to.set_code_object_version(static_cast<uint32_t>(caps.code_object_version));
   to.set_code_form(static_cast<uint32_t>(caps.code_form));
+  to.set_tensor_cores(static_cast<uint32_t>(caps.tensor_cores));
+  to.set_allow_tf32(caps.allow_tf32);
   return to;
 }
 
@@ -74,7 +76,9 @@ TargetCaps FromFrame(const internal::Caps& caps) {
           .vector_bytes = static_cast<int>(caps.vector_bytes()),
           .wave_size = static_cast<int>(caps.wave_size()),
           .code_object_version = static_cast<int>(caps.code_object_version()),
-          .code_form = static_cast<CodeForm>(caps.code_form())};
+          .code_form = static_cast<CodeForm>(caps.code_form()),
+          .tensor_cores = static_cast<TensorCoreUse>(caps.tensor_cores()),
+          .allow_tf32 = caps.allow_tf32()};
 }
 
 internal::Image ToFrame(const KernelImage& image) {

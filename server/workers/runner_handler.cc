@@ -61,7 +61,7 @@ absl::Status RunnerHandler::Start(internal::Hello& hello) {
 absl::Status RunnerHandler::AddContext(const internal::AddContext& context) {
   auto added = std::make_unique<Context>();
   BEAMD_ASSIGN_OR_RETURN(added->sink, FromProto(context.graph(), added->graph));
-  added->seed = context.seed();
+  added->verify = {.seed = context.seed(), .allow_tf32 = context.caps().allow_tf32()};
   contexts_[context.id()] = std::move(added);
   return absl::OkStatus();
 }
@@ -144,7 +144,7 @@ void RunnerHandler::Verify(const internal::VerifyRequest& request, internal::Ver
   std::optional<KernelImage> oracle;
   if (request.has_oracle()) oracle = FromFrame(request.oracle());
   const VerifyDone done =
-      runner_->Verify(it->second->sink, it->second->seed, image, oracle ? &*oracle : nullptr);
+      runner_->Verify(it->second->sink, it->second->verify, image, oracle ? &*oracle : nullptr);
   reply.set_failure(static_cast<uint32_t>(done.failure));
   reply.set_detail(done.detail);
   reply.set_checked(done.checked);

@@ -33,7 +33,7 @@ class RunnerHandler final : public TaskHandler {
   struct Context {
     UOpGraph graph;
     UOp sink;
-    uint64_t seed = 0;
+    VerifyOptions verify;
   };
   // The device's own account of itself, not more than once a second.
   void AddCondition(internal::Frame& reply);

@@ -350,6 +350,31 @@ TEST_F(DaemonTest, UsageErrorsAre2) {
   EXPECT_THAT(help.out, HasSubstr("--store=VALUE"));
 }
 
+TEST_F(DaemonTest, TensorCoresAreOffOnOrShapesAloneAsASearchSays) {
+  StartDaemon();
+  v1::ShowRequest request;
+  *request.mutable_graph() = MatmulKernel(64);
+  request.set_pass("asm");
+  request.mutable_device()->set_kind("cuda");
+  request.mutable_device()->set_arch("sm_80");
+  v1::Opt& opt = *request.add_opts();
+  opt.set_op(v1::OPT_OP_TC);
+  opt.set_axis(0);
+  opt.set_amount(0);
+  // float32: only by rounding its factors.
+  EXPECT_THAT(std::string(client_->Show(request).status().message()),
+              HasSubstr("no tensor core fits"));
+  request.mutable_search()->set_allow_tf32(true);
+  EXPECT_THAT(client_->Show(request)->text(), HasSubstr("mma.sync"));
+  request.mutable_search()->set_tc(2);
+  const std::string shapes = client_->Show(request)->text();
+  EXPECT_THAT(shapes, HasSubstr("fma.rn.f32"));
+  EXPECT_THAT(shapes, Not(HasSubstr("mma.sync")));
+  request.mutable_search()->set_tc(0);
+  EXPECT_THAT(std::string(client_->Show(request).status().message()),
+              HasSubstr("tensor cores are off"));
+}
+
 TEST_F(DaemonTest, ShowsWhatAPassMakesOfAKernel) {
   StartDaemon();
   v1::ShowRequest request;
@@ -367,6 +392,15 @@ TEST_F(DaemonTest, ShowsWhatAPassMakesOfAKernel) {
   EXPECT_THAT(client_->Show(request)->text(), HasSubstr("target triple"));
   request.set_pass("asm");
   EXPECT_THAT(client_->Show(request)->text(), HasSubstr("ret"));
+  // Of GPUs that aren't here.
+  request.mutable_device()->set_kind("cuda");
+  request.mutable_device()->set_arch("sm_90");
+  EXPECT_THAT(client_->Show(request)->text(), HasSubstr(".target sm_90"));
+  request.mutable_device()->set_arch("gfx1100");
+  EXPECT_EQ(client_->Show(request).status().code(), absl::StatusCode::kInvalidArgument);
+  request.mutable_device()->set_kind("hip");
+  EXPECT_THAT(client_->Show(request)->text(), HasSubstr("s_endpgm"));
+  request.clear_device();
   request.set_pass("nonsense");
   const absl::Status unknown = client_->Show(request).status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);

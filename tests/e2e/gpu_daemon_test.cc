@@ -17,6 +17,7 @@ namespace {
 using ::beamd::testing::AddKernel;
 using ::beamd::testing::Daemon;
 using ::beamd::testing::FreshDirectory;
+using ::beamd::testing::MatmulKernel;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -138,6 +139,24 @@ TEST_F(GpuDaemonTest, TunesAndVerifiesOnAGpu) {
   ASSERT_TRUE(devices.ok()) << devices.status();
   EXPECT_EQ(devices->devices(1).condition().clock_mhz(), 1395);
   EXPECT_EQ(devices->devices(1).condition().temperature_celsius(), 41);
+}
+
+TEST_F(GpuDaemonTest, AnAnswerWithFactorsRoundedToTf32IsRightWhereThatIsAllowed) {
+  Start({"--devices=cuda:0"});
+  v1::TuneRequest request;
+  *request.mutable_graph() = MatmulKernel(64);
+  request.mutable_search()->set_width(0);
+  request.mutable_search()->set_allow_tf32(true);
+  CallOptions options;
+  options.deadline = absl::Now() + absl::Seconds(200);
+  const absl::StatusOr<v1::TuneResult> result = client_->Tune(
+      request, [](const v1::TuneEvent&) { return true; }, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const v1::Record& record = result->record();
+  ASSERT_FALSE(record.hc_opts().empty());
+  EXPECT_EQ(record.hc_opts(0).op(), v1::OPT_OP_TC);
+  EXPECT_TRUE(record.verification().verified());
+  EXPECT_EQ(record.failures().count("wrong_answer"), 0);
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ Checked CheckKernel(Device& device, CandidateRunner& runner, KernelCompiler& com
   if (!best.ok()) return failed("compile", best.status().message());
   json.Number("compile_ms", absl::ToDoubleMilliseconds(absl::Now() - start));
   const KernelImage& image = best->image;
-  const VerifyDone verified = runner.Verify(*sink, 1, image, &unoptimised->image);
+  const VerifyDone verified = runner.Verify(*sink, {.seed = 1}, image, &unoptimised->image);
   if (verified.failure != Failure::kNone) {
     return failed(absl::StrCat("verify: ", Name(verified.failure)), verified.detail);
   }

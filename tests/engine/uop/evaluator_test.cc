@@ -500,6 +500,35 @@ TEST(EvaluatorError, ShortProductsUnderASumMayBeExact) {
   EXPECT_TRUE((*RunKernel(kText, {F32({0}), F16({300, 1, 1, 1})}))[0].undecided);
 }
 
+TEST(EvaluatorError, FactorsOfASumMayBeRoundedToTf32WhereThatIsAllowed) {
+  UOpGraph graph;
+  const UOp sink = *ParseText(R"(%0 = DEFINE_GLOBAL global float32* slot 0
+%1 = VIEW void view[shape (1) strides (0) offset 0]
+%2 = DEFINE_GLOBAL global float32* slot 1
+%3 = VIEW void view[shape (2) strides (1) offset 0]
+%4 = LOAD float32 (%2, %3)
+%5 = MUL float32 (%4, %4)
+%6 = REDUCE_AXIS float32 (%5) ADD axes (0)
+%7 = STORE void (%0, %1, %6)
+%8 = SINK void (%7)
+)",
+                              graph);
+  // Halfway between two neighbours of 10 bits.
+  const double x = 1 + 0x1p-11, rounded = 1 + 0x1p-10;
+  const std::string in = F32({x, 0}).bytes, out = F32({0}).bytes;
+  for (const bool allowed : {false, true}) {
+    EvalInputs inputs{
+        .buffers = {{0, {out.data(), 1, Scalar::kFloat32}}, {1, {in.data(), 2, Scalar::kFloat32}}},
+        .allow_tf32 = allowed};
+    Evaluator evaluator = std::move(*Evaluator::Create(sink, std::move(inputs)));
+    const EvalValue value = (*evaluator.EvaluateAll(0))[0];
+    EXPECT_EQ(CompareFloat(x * x, value), Comparison::kEqual);
+    EXPECT_EQ(CompareFloat(rounded * rounded, value),
+              allowed ? Comparison::kEqual : Comparison::kDifferent);
+    EXPECT_EQ(CompareFloat(1.01 * x * x, value), Comparison::kDifferent);
+  }
+}
+
 TEST(Compare, IsWithinTwiceTheError) {
   EvalValue want{.scalar = Scalar::kFloat32, .real = 1, .error = 0.25};
   EXPECT_EQ(CompareFloat(1.5, want), Comparison::kEqual);

@@ -46,7 +46,7 @@ TEST(HashTuningKey, DependsOnEveryFieldOfTheEnvironment) {
     Change(environment, *fields.field(i));
     EXPECT_TRUE(keys.insert(HashTuningKey({}, {}, environment).Hex()).second)
         << fields.field(i)->name();
-    EXPECT_NE(HashTimingKey({}, environment, {}), HashTimingKey({}, {}, {}))
+    EXPECT_NE(HashTimingKey({}, {}, environment, {}), HashTimingKey({}, {}, {}, {}))
         << fields.field(i)->name();
   }
 }
@@ -72,8 +72,20 @@ TEST(HashTuningKey, DependsOnTheKernel) {
 TEST(HashTuningKey, StaysTheSameFromBuildToBuild) {
   EXPECT_EQ(HashTuningKey({}, {}, {}).Hex(),
             "ba6e50e12254b228fb3f1b3f0bb452fb588c8cf4fa9d476d0d1b00e8274e2c2b");
-  EXPECT_EQ(HashTimingKey({}, {}, {Opt{.op = OptOp::kUpcast, .axis = 0, .amount = 4}}).Hex(),
+  EXPECT_EQ(HashTimingKey({}, {}, {}, {Opt{.op = OptOp::kUpcast, .axis = 0, .amount = 4}}).Hex(),
             "13c5e2020778b0f920f539d42d98614fd8fd89c10200ad0c8efde0e01d1cbce9");
+}
+
+TEST(HashTimingKey, DependsOnTheOptionsThatChangeWhatAListMakes) {
+  std::set<std::string> keys;
+  v1::SearchOptions plain, shapes, tf32, wide;
+  shapes.set_tc(2);
+  tf32.set_allow_tf32(true);
+  for (const v1::SearchOptions& options : {plain, shapes, tf32}) {
+    EXPECT_TRUE(keys.insert(HashTimingKey({}, options, {}, {}).Hex()).second);
+  }
+  wide.set_width(8);
+  EXPECT_EQ(HashTimingKey({}, wide, {}, {}), HashTimingKey({}, {}, {}, {}));
 }
 
 TEST(HashTimingKey, TellsOptListsApart) {
@@ -83,7 +95,7 @@ TEST(HashTimingKey, TellsOptListsApart) {
   std::set<std::string> keys;
   for (const std::vector<Opt>& opts :
        {std::vector<Opt>{}, {none}, {zero}, {amount}, {zero, amount}, {amount, zero}}) {
-    EXPECT_TRUE(keys.insert(HashTimingKey({}, {}, opts).Hex()).second) << ToString(opts);
+    EXPECT_TRUE(keys.insert(HashTimingKey({}, {}, {}, opts).Hex()).second) << ToString(opts);
   }
 }
 
