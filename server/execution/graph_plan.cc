@@ -10,12 +10,10 @@
 #include "engine/base/profile.h"
 #include "engine/base/status.h"
 #include "engine/kernel/kernel.h"
-#include "engine/kernel/vector_products.h"
 #include "engine/schedule/memory_plan.h"
 #include "engine/shape/verify_tensor.h"
 #include "engine/tensor/graph.h"
 #include "engine/tensor/graph_gradient.h"
-#include "engine/uop/kernel_hash.h"
 #include "engine/uop/verify.h"
 #include "server/execution/kernel_cache.h"
 
@@ -32,37 +30,6 @@ constexpr int kGradientNodes = 9;
 struct GivenLater final : BufferMemory {};
 
 }  // namespace
-
-std::vector<Opt> UntunedOpts(const Kernel& kernel) {
-  const bool cpu = kernel.caps().kind == TargetKind::kCpu;
-  return (cpu ? CpuOptimizations(kernel) : HandCodedOptimizations(kernel)).applied_opts();
-}
-
-absl::StatusOr<std::vector<GraphKernel>> KernelsOf(const Schedule& schedule, const TargetCaps& caps,
-                                                   UOpGraph& graph, std::vector<int>* of_item) {
-  std::vector<GraphKernel> kernels;
-  absl::flat_hash_map<UOp, int> known;  // by canonical form
-  for (const ScheduleItem& item : schedule.items) {
-    if (of_item != nullptr) of_item->push_back(-1);
-    if (item.kind != ScheduleItem::Kind::kKernel) continue;
-    const UOp canonical = CanonicalKernel(item.ast, graph);
-    const auto [at, fresh] = known.try_emplace(canonical, static_cast<int>(kernels.size()));
-    if (fresh) {
-      GraphKernel& kernel = kernels.emplace_back();
-      kernel.ast = canonical;
-      kernel.hash = KernelHash(canonical);
-      kernel.cost = CostOf(canonical);
-      UOpGraph scratch;  // what opts make of symbolic sizes goes with it
-      BEAMD_ASSIGN_OR_RETURN(Kernel opted, Kernel::Create(scratch.Import(canonical), caps));
-      kernel.heuristic_opts = UntunedOpts(opted);
-      BEAMD_RETURN_IF_ERROR(opted.ApplyAll(kernel.heuristic_opts));
-      kernel.name = opted.name();
-    }
-    ++kernels[static_cast<size_t>(at->second)].launches;
-    if (of_item != nullptr) of_item->back() = at->second;
-  }
-  return kernels;
-}
 
 absl::StatusOr<std::unique_ptr<LoadedKernels>> LoadedKernels::Create(Device& device) {
   BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<KernelCompiler> compiler,
@@ -207,8 +174,8 @@ absl::Status GraphPlan::Schedule(UOp root, size_t inputs, std::span<const uint64
   BEAMD_RETURN_IF_ERROR(FindOutputs(roots, nodes, root));
   BEAMD_ASSIGN_OR_RETURN(schedule_, CreateSchedule(roots));
   roots.clear();
-  BEAMD_ASSIGN_OR_RETURN(kernels_,
-                         KernelsOf(schedule_, loaded_.device().caps(), graph_, &kernel_of_item_));
+  BEAMD_ASSIGN_OR_RETURN(kernels_, KernelsOf(schedule_, loaded_.device().caps(), graph_,
+                                             UntunedOpts, &kernel_of_item_));
   const MemoryPlan plan = PlanMemory(schedule_);
   for (const MemoryPlan::Arena& arena : plan.arenas) scratch_bytes_ += arena.size_bytes;
   absl::flat_hash_set<const TensorBuffer*> counted;

@@ -27,7 +27,6 @@
 #include "devices/device_turn.h"
 #include "engine/base/hash.h"
 #include "engine/dtype/dtype.h"
-#include "engine/kernel/cost.h"
 #include "engine/kernel/opt.h"
 #include "engine/lazy/lazy_context.h"
 #include "engine/llvm/compiler.h"
@@ -35,28 +34,9 @@
 #include "engine/schedule/schedule.h"
 #include "engine/uop/uop.h"
 #include "engine/uop/view_index.h"
+#include "server/execution/schedule_graph.h"
 
 namespace beamd {
-
-// A kernel of a tensor graph; equal ones are one.
-struct GraphKernel {
-  UOp ast;           // canonical (engine/uop/kernel_hash.h)
-  Digest hash;       // of it
-  std::string name;  // of the heuristics' kernel
-  std::vector<Opt> heuristic_opts;
-  KernelCost cost;
-  int launches = 0;
-};
-
-// The opts that a kernel gets where nobody tuned it.
-std::vector<Opt> UntunedOpts(const Kernel& kernel);
-
-// The kernels of a schedule, in the order in which they first run, made in `graph`; `of_item`,
-// where given, gets the place of each item's kernel, -1 for a copy or a view. The errors of
-// Kernel::Create.
-absl::StatusOr<std::vector<GraphKernel>> KernelsOf(const Schedule& schedule, const TargetCaps& caps,
-                                                   UOpGraph& graph,
-                                                   std::vector<int>* of_item = nullptr);
 
 // Kernels that are loaded, for plans that share some. Not thread-safe.
 class LoadedKernels {

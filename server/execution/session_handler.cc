@@ -77,16 +77,7 @@ absl::Status SessionHandler::MakePlan(const internal::PlanRequest& request,
       GraphPlan::Create(*kernels_, options_.device, root, request.inputs(),
                         {request.gradients().data(), static_cast<size_t>(request.gradients_size())},
                         nodes));
-  for (const GraphKernel& kernel : made->plan->kernels()) {
-    internal::PlanKernel& to = *reply.add_kernels();
-    to.set_name(kernel.name);
-    *to.mutable_graph() = ToProto(kernel.ast);
-    to.set_hash(kernel.hash.Hex());
-    to.set_launches(static_cast<uint32_t>(kernel.launches));
-    to.set_flops(kernel.cost.operations);
-    to.set_bytes(kernel.cost.bytes);
-    *to.mutable_heuristic_opts() = ToWire(kernel.heuristic_opts);
-  }
+  for (const GraphKernel& kernel : made->plan->kernels()) ToFrame(kernel, *reply.add_kernels());
   for (const GraphPlan::Output& output : made->plan->outputs()) {
     internal::PlanOutput& to = *reply.add_outputs();
     to.set_memory(static_cast<uint32_t>(output.memory));

@@ -50,7 +50,7 @@ class GrpcServer final : public Server {
         jobs_(tuner, desk_),
         batches_(tuner, {.parallel = options.batch_parallel}, desk_),
         admin_(store, desk_),
-        executor_(sessions, desk_) {}
+        executor_(sessions, tuner, supervisor, fleet, desk_) {}
 
   ~GrpcServer() override {
     local_ = nullptr;

@@ -11,6 +11,7 @@
 #include "engine/search/pipeline.h"
 #include "engine/uop/text.h"
 #include "engine/uop/wire.h"
+#include "server/execution/schedule_graph.h"
 #include "server/workers/codec.h"
 
 namespace beamd {
@@ -66,6 +67,11 @@ absl::Status CompileHandler::Handle(const internal::Frame& request, internal::Fr
     const absl::Status status = Show(request.show(), *reply.mutable_shown());
     reply.mutable_shown()->set_code(static_cast<int>(status.code()));
     reply.mutable_shown()->set_message(std::string(status.message()));
+    return absl::OkStatus();
+  }
+  if (request.has_plan()) {
+    internal::PlanReply& planned = *reply.mutable_planned();
+    *planned.mutable_outcome() = ToFrame(ScheduleGraph(request.plan(), planned));
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError("a compile worker was sent a frame that is no compile");
