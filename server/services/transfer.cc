@@ -238,29 +238,36 @@ grpc::ByteBuffer ChunkBytes(const BufferSnapshot& snapshot, int64_t offset, int6
   return {slices.data(), slices.size()};
 }
 
-// At most one of a step and a write is under way; OnDone comes behind both.
+// Two messages: one is made on the desk's threads, a step at a time, while the other goes.
 class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  DownloadReactor(SessionTable& sessions, Desk& desk, grpc::CallbackServerContext* context,
-                  const grpc::ByteBuffer& request)
-      : sessions_(sessions), desk_(desk), visit_(desk.EnterStream(*context, "Executor.Download")) {
-    if (!visit_.admitted.ok()) {
-      End(visit_.admitted);
-      return;
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(SessionTable& sessions, Desk& desk,
+                                                           grpc::CallbackServerContext* context,
+                                                           const grpc::ByteBuffer& request) {
+    std::shared_ptr<DownloadReactor> reactor(new DownloadReactor(sessions, desk, context));
+    reactor->self_ = reactor;
+    if (const absl::Status& admitted = reactor->visit_.admitted; !admitted.ok()) {
+      reactor->End(admitted);
+    } else {
+      desk.executor().Post([reactor, request] { reactor->Open(request); });
     }
-    desk_.executor().Post([this, request] { Open(request); });
+    return reactor.get();
   }
 
   void OnWriteDone(bool ok) override {
-    desk_.executor().Post([this, ok] {
-      if (!ok) return End(absl::CancelledError("the client is gone"));
-      session_->Touch(absl::Now());
-      Step(false);
-    });
+    MutexLock lock(mutex_);
+    writing_ = false;
+    gone_ |= !ok;
+    if (!gone_ && made_) WriteOn();
+    Wake();
   }
-  void OnDone() override { delete this; }
+  // Steps that were posted may still come, and hold this.
+  void OnDone() override { self_ = nullptr; }
 
  private:
+  DownloadReactor(SessionTable& sessions, Desk& desk, grpc::CallbackServerContext* context)
+      : sessions_(sessions), desk_(desk), visit_(desk.EnterStream(*context, "Executor.Download")) {}
+
   void Open(const grpc::ByteBuffer& bytes) {
     v1::DownloadRequest request;
     if (const absl::Status status = ParseRequest(bytes, request); !status.ok()) return End(status);
@@ -268,13 +275,14 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
         sessions_.Find(request.session(), visit_.principal.name);
     if (!session.ok()) return End(session.status());
     session_ = *std::move(session);
-    session_->Read(request.handle(), [this, request](absl::StatusOr<BufferSnapshot> snapshot) {
-      // It may be the supervisor's thread.
-      desk_.executor().Post([this, request, snapshot = std::move(snapshot)]() mutable {
-        if (!snapshot.ok()) return End(snapshot.status());
-        Begin(request, *std::move(snapshot));
-      });
-    });
+    session_->Read(
+        request.handle(), [self = self_, request](absl::StatusOr<BufferSnapshot> snapshot) {
+          // It may be the supervisor's thread.
+          self->desk_.executor().Post([self, request, snapshot = std::move(snapshot)]() mutable {
+            if (!snapshot.ok()) return self->End(snapshot.status());
+            self->Begin(request, *std::move(snapshot));
+          });
+        });
   }
 
   void Begin(const v1::DownloadRequest& request, BufferSnapshot snapshot) {
@@ -292,18 +300,55 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
     offset_ = static_cast<int64_t>(request.offset());
     end_ = request.bytes() == 0 ? static_cast<int64_t>(size)
                                 : static_cast<int64_t>(request.offset() + request.bytes());
-    Step(true);
+    Step();
   }
 
-  void Step(bool first) {
-    if (offset_ == end_ && !first) return End(absl::OkStatus());
+  // Makes the next message. Only one step is posted or runs at a time.
+  void Step() {
+    bool gone = false;
+    bool drained = false;
+    {
+      MutexLock lock(mutex_);
+      gone = gone_;
+      drained = at_end_ && !made_ && !writing_;
+    }
+    if (gone) return End(absl::CancelledError("the client is gone"));
+    if (drained) return End(absl::OkStatus());
+    session_->Touch(absl::Now());
     const int64_t size = std::min(kDownloadBytes, end_ - offset_);
-    bytes_ = ChunkBytes(snapshot_, offset_, size, first);
+    grpc::ByteBuffer bytes = ChunkBytes(snapshot_, offset_, size, first_);
+    first_ = false;
     offset_ += size;
+    MutexLock lock(mutex_);
+    next_ = std::move(bytes);
+    made_ = true;
+    at_end_ = offset_ == end_;
+    busy_ = false;
+    if (!writing_ && !gone_) WriteOn();
+    Wake();
+  }
+
+  void WriteOn() BEAMD_REQUIRES(mutex_) {
+    bytes_.Swap(&next_);
+    made_ = false;
+    writing_ = true;
     StartWrite(&bytes_);
   }
 
+  // Where there is a message to make, or nothing left to wait for.
+  void Wake() BEAMD_REQUIRES(mutex_) {
+    const bool makes = !made_ && !at_end_;
+    const bool ends = !writing_ && (gone_ || (at_end_ && !made_));
+    if (busy_ || ended_ || !(makes || ends)) return;
+    busy_ = true;
+    desk_.executor().Post([self = self_] { self->Step(); });
+  }
+
   void End(const absl::Status& status) {
+    {
+      MutexLock lock(mutex_);
+      ended_ = true;
+    }
     desk_.Leave(visit_, status);
     snapshot_ = {};
     Finish(ToGrpcStatus(status));
@@ -312,10 +357,22 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
   SessionTable& sessions_;
   Desk& desk_;
   const Visit visit_;
+  std::shared_ptr<DownloadReactor> self_;
+  // Of the steps.
   std::shared_ptr<Session> session_;
   BufferSnapshot snapshot_;
   int64_t offset_ = 0, end_ = 0;
+  bool first_ = true;
+
+  Mutex mutex_;
   grpc::ByteBuffer bytes_;  // of the write that is out
+  grpc::ByteBuffer next_;   // made_: waits for that
+  bool made_ BEAMD_GUARDED_BY(mutex_) = false;
+  bool writing_ BEAMD_GUARDED_BY(mutex_) = false;
+  bool at_end_ BEAMD_GUARDED_BY(mutex_) = false;  // the last message was made
+  bool gone_ BEAMD_GUARDED_BY(mutex_) = false;    // the client
+  bool busy_ BEAMD_GUARDED_BY(mutex_) = true;     // a step is posted, or runs
+  bool ended_ BEAMD_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace
@@ -343,7 +400,7 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* StartUpload(SessionTable& sessions, D
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartDownload(SessionTable& sessions, Desk& desk,
                                                           grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request) {
-  return new DownloadReactor(sessions, desk, context, *request);
+  return DownloadReactor::Start(sessions, desk, context, *request);
 }
 
 }  // namespace beamd

@@ -1,11 +1,16 @@
 #include "server/sessions/content.h"
 
+#include <limits.h>
 #include <openssl/evp.h>
+#include <string.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <iterator>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 
 namespace beamd {
@@ -41,6 +46,34 @@ std::shared_ptr<const Attachment> Content::AttachTo(Supervisor& supervisor, Pool
   attachment->file = memory_->file();
   attachment->owner = memory_;
   return attachment;
+}
+
+absl::Status Content::Write(int64_t offset, std::span<const std::span<const std::byte>> parts) {
+  std::vector<iovec> left;
+  left.reserve(parts.size());
+  for (const std::span<const std::byte> part : parts) {
+    if (part.empty()) continue;
+    left.push_back({.iov_base = const_cast<std::byte*>(part.data()), .iov_len = part.size()});
+  }
+  auto next = left.begin();
+  while (next != left.end()) {
+    const auto count = std::min<ptrdiff_t>(left.end() - next, IOV_MAX);
+    const ssize_t n = pwritev(memory_->file(), &*next, static_cast<int>(count), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no memory for a buffer's content: ", strerror(errno)));
+    }
+    offset += n;
+    for (auto done = static_cast<size_t>(n); done > 0;) {
+      const size_t here = std::min(done, next->iov_len);
+      next->iov_base = static_cast<std::byte*>(next->iov_base) + here;
+      next->iov_len -= here;
+      done -= here;
+      if (next->iov_len == 0) ++next;
+    }
+  }
+  return absl::OkStatus();
 }
 
 void ContentIndex::Add(const std::string& principal, const std::string& sha256,

@@ -28,6 +28,9 @@ class Content {
   Content(const Content&) = delete;
   Content& operator=(const Content&) = delete;
 
+  // As writing into data() does, but pages that nobody had yet are not cleared first.
+  // ResourceExhausted where the system has none.
+  absl::Status Write(int64_t offset, std::span<const std::span<const std::byte>> parts);
   std::byte* data() const { return memory_->data(); }
   int64_t size_bytes() const { return static_cast<int64_t>(memory_->size_bytes()); }
   // Never written any more: it is known by its digest. Before anybody runs on it.

@@ -15,6 +15,9 @@
 namespace beamd {
 namespace {
 
+// How long a session that nobody calls keeps memory that it has no use for.
+constexpr absl::Duration kSpareTime = absl::Seconds(2);
+
 // A run whose runner has forgotten its plan, or died before it began, is planned again so often.
 constexpr int kAttempts = 3;
 
@@ -159,6 +162,8 @@ int64_t Session::Close() {
     pool = std::exchange(pool_, std::nullopt);
     buffers.swap(buffers_);
     bytes = std::exchange(bytes_, 0);
+    spare_.clear();
+    spare_bytes_ = 0;
     scratch_bytes_ = 0;
     plans_.clear();
   }
@@ -193,6 +198,36 @@ absl::Status Session::CheckRoom(int64_t buffers, int64_t bytes) const {
         {.reason = "SESSION_BYTES", .limit = limits.bytes, .value = bytes});
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Content>> Session::NewContent(int64_t size_bytes) {
+  if (const auto it = spare_.find(size_bytes); it != spare_.end() && !it->second.empty()) {
+    std::shared_ptr<Content> content = std::move(it->second.back());
+    it->second.pop_back();
+    spare_bytes_ -= size_bytes;
+    return content;
+  }
+  absl::StatusOr<std::shared_ptr<Content>> content = Content::Create(*host_.budget, size_bytes);
+  if (content.ok() || spare_bytes_ == 0) return content;
+  spare_.clear();
+  spare_bytes_ = 0;
+  return Content::Create(*host_.budget, size_bytes);
+}
+
+void Session::Keep(std::shared_ptr<Content> content) {
+  const int64_t size = content->size_bytes();
+  if (content->fixed() || content.use_count() > 1) return;
+  if (size > host_.limits.spare_bytes - spare_bytes_) return;
+  spare_bytes_ += size;
+  spare_[size].push_back(std::move(content));
+}
+
+void Session::Trim(absl::Time now) {
+  absl::flat_hash_map<int64_t, std::vector<std::shared_ptr<Content>>> spare;
+  MutexLock lock(mutex_);
+  if (!queue_.empty() || now - used_ < kSpareTime) return;
+  spare.swap(spare_);
+  spare_bytes_ = 0;
 }
 
 absl::StatusOr<uint64_t> Session::AddBuffer(BufferPtr buffer) {
@@ -243,7 +278,7 @@ absl::StatusOr<v1::BeginUploadResponse> Session::BeginUpload(
   }
   const bool there = buffer->content != nullptr;
   if (!there) {
-    BEAMD_ASSIGN_OR_RETURN(buffer->content, Content::Create(*host_.budget, bytes));
+    BEAMD_ASSIGN_OR_RETURN(buffer->content, NewContent(bytes));
     buffer->upload = std::make_shared<UploadState>(buffer->content, request.sha256());
   }
   BEAMD_ASSIGN_OR_RETURN(const uint64_t handle, AddBuffer(std::move(buffer)));
@@ -306,8 +341,14 @@ absl::StatusOr<int64_t> Session::Free(std::span<const uint64_t> handles) {
     if (it == buffers_.end()) continue;  // named twice
     bytes += static_cast<int64_t>(it->second->info.bytes());
     if (it->second->upload != nullptr) it->second->upload->End();
-    freed.push_back(std::move(it->second));
+    BufferPtr buffer = std::move(it->second);
     buffers_.erase(it);
+    // A run that was taken before may still want it.
+    if (buffer.use_count() == 1) {
+      Keep(std::move(buffer->content));
+    } else {
+      freed.push_back(std::move(buffer));
+    }
   }
   bytes_ -= bytes;
   return bytes;
@@ -662,7 +703,7 @@ absl::Status Session::GatherMemories(const TaskPtr& task) {
         (buffer.content->fixed() || buffer.content.use_count() > 1)) {
       // Others hold what it holds, or may come to.
       BEAMD_ASSIGN_OR_RETURN(std::shared_ptr<Content> own,
-                             Content::Create(*host_.budget, buffer.content->size_bytes()));
+                             NewContent(buffer.content->size_bytes()));
       std::memcpy(own->data(), buffer.content->data(),
                   static_cast<size_t>(buffer.content->size_bytes()));
       buffer.content = std::move(own);
@@ -683,7 +724,7 @@ absl::Status Session::GatherMemories(const TaskPtr& task) {
   }
   BEAMD_RETURN_IF_ERROR(CheckRoom(plan.planned.outputs_size(), bytes));
   for (const int64_t size : sizes) {
-    BEAMD_ASSIGN_OR_RETURN(task->memories.emplace_back(), Content::Create(*host_.budget, size));
+    BEAMD_ASSIGN_OR_RETURN(task->memories.emplace_back(), NewContent(size));
   }
   return absl::OkStatus();
 }

@@ -44,6 +44,8 @@ struct SessionLimits {
   int64_t chunk_bytes = int64_t{4} << 20;
   int64_t inline_bytes = int64_t{4} << 20;
   int64_t queued_runs = 256;  // of one session
+  // Memory of freed buffers that a session keeps for its next ones, as long as it is busy.
+  int64_t spare_bytes = int64_t{64} << 20;
   int64_t graph_nodes = 20000;
   int64_t plans = 256;  // that a session keeps
   absl::Duration lease = absl::Minutes(1);
@@ -124,6 +126,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool Touch(absl::Time now);
   // When its lease ends; never while something runs for it.
   absl::Time expires() const;
+  // Lets go of memory that waits for another use, where nobody has called for a while.
+  void Trim(absl::Time now);
   // Ends it; what runs ends with an error. Returns what it held.
   int64_t Close();
 
@@ -159,6 +163,10 @@ class Session : public std::enable_shared_from_this<Session> {
 
   absl::StatusOr<BufferPtr> FindBuffer(uint64_t handle) const BEAMD_REQUIRES(mutex_);
   absl::StatusOr<uint64_t> AddBuffer(BufferPtr buffer) BEAMD_REQUIRES(mutex_);
+  // Memory that waits, or new. Its content is this session's old one: whoever takes it overwrites
+  // it before somebody reads.
+  absl::StatusOr<std::shared_ptr<Content>> NewContent(int64_t size_bytes) BEAMD_REQUIRES(mutex_);
+  void Keep(std::shared_ptr<Content> content) BEAMD_REQUIRES(mutex_);
   absl::Status CheckRoom(int64_t buffers, int64_t bytes) const BEAMD_REQUIRES(mutex_);
 
   absl::Status Admit(const TaskPtr& task) BEAMD_REQUIRES(mutex_);
@@ -193,6 +201,10 @@ class Session : public std::enable_shared_from_this<Session> {
   absl::flat_hash_map<uint64_t, BufferPtr> buffers_ BEAMD_GUARDED_BY(mutex_);
   int64_t bytes_ BEAMD_GUARDED_BY(mutex_) = 0;
   int64_t scratch_bytes_ BEAMD_GUARDED_BY(mutex_) = 0;
+  // By size; nobody else holds them.
+  absl::flat_hash_map<int64_t, std::vector<std::shared_ptr<Content>>> spare_
+      BEAMD_GUARDED_BY(mutex_);
+  int64_t spare_bytes_ BEAMD_GUARDED_BY(mutex_) = 0;
   std::optional<PoolId> pool_ BEAMD_GUARDED_BY(mutex_);
   std::map<Digest, std::shared_ptr<Plan>> plans_ BEAMD_GUARDED_BY(mutex_);
   uint64_t plan_uses_ BEAMD_GUARDED_BY(mutex_) = 0;

@@ -175,6 +175,7 @@ void SessionTable::Reap() {
       const absl::Time now = absl::Now();
       for (auto it = sessions_.begin(); it != sessions_.end();) {
         if (it->second->expires() > now) {
+          it->second->Trim(now);
           ++it;
           continue;
         }

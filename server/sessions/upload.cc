@@ -1,11 +1,11 @@
 #include "server/sessions/upload.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/crc32c.h"
 #include "engine/base/error_detail.h"
+#include "engine/base/status.h"
 
 namespace beamd {
 
@@ -40,21 +40,18 @@ absl::Status UploadState::Take(uint64_t stream, const UploadPiece& piece, int64_
         absl::ResourceExhaustedError(absl::StrCat("a chunk of ", piece.size_bytes, " bytes")),
         {.reason = "CHUNK", .field = "data", .limit = most_bytes, .value = piece.size_bytes});
   }
-  std::byte* to = content_->data() + arrived_;
+  // Checked and hashed where it lies, while it is in the cache.
   uint32_t crc = 0;
-  // What was copied just now is hashed while it is in the cache.
-  for (const std::span<const std::byte> part : piece.data) {
-    if (part.empty()) continue;
-    std::memcpy(to, part.data(), part.size());
-    crc = Crc32c(crc, {to, part.size()});
-    to += part.size();
-  }
+  for (const std::span<const std::byte> part : piece.data) crc = Crc32c(crc, part);
   if (crc != piece.crc32c) {
     return WithDetail(
         absl::DataLossError(absl::StrCat("the chunk at ", piece.offset, " isn't as it was sent")),
         {.reason = "CRC32C", .field = "crc32c", .value = piece.offset});
   }
-  if (hash_ != nullptr) hash_->Add({content_->data() + arrived_, to});
+  BEAMD_RETURN_IF_ERROR(content_->Write(arrived_, piece.data));
+  if (hash_ != nullptr) {
+    for (const std::span<const std::byte> part : piece.data) hash_->Add(part);
+  }
   arrived_ += piece.size_bytes;
   if (arrived_ < size_bytes_) return absl::OkStatus();
   if (hash_ != nullptr && hash_->Finish() != sha256_) {
