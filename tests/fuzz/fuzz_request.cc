@@ -9,9 +9,12 @@
 #include "engine/base/status.h"
 #include "proto/beamd/v1/admin.pb.h"
 #include "proto/beamd/v1/batch.pb.h"
+#include "proto/beamd/v1/executor.pb.h"
 #include "proto/beamd/v1/jobs.pb.h"
 #include "proto/beamd/v1/tuning.pb.h"
+#include "server/execution/schedule_graph.h"
 #include "server/services/validate.h"
+#include "server/sessions/graph_use.h"
 #include "server/tuning/imported.h"
 #include "server/tuning/options.h"
 #include "server/tuning/parse_kernel.h"
@@ -65,6 +68,24 @@ void Take(const v1::ExportedRecord& from) {
 }
 
 void Take(const v1::ShowRequest& request) { Take(request.graph()); }
+
+// As a compile worker and a session's runner do.
+void Schedule(const v1::Graph& graph) {
+  internal::PlanRequest plan;
+  *plan.mutable_graph() = graph;
+  internal::PlanReply reply;
+  ScheduleGraph(plan, reply).IgnoreError();
+}
+
+void Take(const v1::RunRequest& request) {
+  const absl::StatusOr<GraphUse> use = ReadGraphUse(request.graph(), kLimits.graph.max_nodes);
+  if (use.ok()) Schedule(use->graph);
+}
+
+void Take(const v1::ScheduleModelRequest& request) {
+  Take(request.search());
+  if (request.graph().nodes_size() <= kLimits.graph.max_nodes) Schedule(request.graph());
+}
 
 void TakeKey(const std::string& key) {
   const absl::StatusOr<Digest> digest = Digest::FromHex(key);

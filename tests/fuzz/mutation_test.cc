@@ -9,19 +9,24 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/substitute.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/impl/codegen/client_unary_call.h"
 #include "gtest/gtest.h"
+#include "proto/beamd/v1/executor.pb.h"
 #include "proto/beamd/v1/tuning.pb.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/testing/daemon.h"
+#include "tests/testing/executor_client.h"
 
 namespace beamd {
 namespace {
 
 using ::beamd::testing::AddKernel;
 using ::beamd::testing::Daemon;
+using ::beamd::testing::ExecutorClient;
 using ::beamd::testing::FreshDirectory;
+using ::beamd::testing::GraphOf;
 using ::beamd::testing::MatmulKernel;
 using ::beamd::testing::MutateBytes;
 using ::beamd::testing::MutateFields;
@@ -29,7 +34,8 @@ using ::beamd::testing::MutateFields;
 class MutationTest : public ::testing::Test {
  protected:
   MutationTest()
-      : daemon_("server/beamd", FreshDirectory() + "/store", {"--log_level=warn"}),
+      : daemon_("server/beamd", FreshDirectory() + "/store",
+                {"--log_level=warn", "--session_mb=64", "--session_run_timeout=2s"}),
         channel_(grpc::CreateChannel(daemon_.address(), grpc::InsecureChannelCredentials())) {}
 
   // Whether the call was answered; fails the test where the error isn't one of a client's.
@@ -49,6 +55,9 @@ class MutationTest : public ::testing::Test {
       case grpc::StatusCode::OUT_OF_RANGE:
       case grpc::StatusCode::RESOURCE_EXHAUSTED:
       case grpc::StatusCode::UNIMPLEMENTED:
+      // Of runs: a variable without a value, a buffer that a run before lost; one that takes long.
+      case grpc::StatusCode::FAILED_PRECONDITION:
+      case grpc::StatusCode::DEADLINE_EXCEEDED:
         break;
       default:
         ADD_FAILURE() << what << ": " << status.error_code() << " " << status.error_message();
@@ -93,6 +102,65 @@ TEST_F(MutationTest, TenThousandWrongGraphsGetTypedErrors) {
   // Look-ups answer with an error for a query: most of those whose bytes are a request.
   EXPECT_GT(answered, 3000);
   EXPECT_GT(shown, 10);
+  EXPECT_EQ(kill(daemon_.pid(), 0), 0);
+}
+
+// Two sessions: what one of them does wrong never shows in the other.
+TEST_F(MutationTest, WrongRunsAndUploadsGetTypedErrors) {
+  ExecutorClient wrong(daemon_.address()), right(daemon_.address());
+  ASSERT_TRUE(wrong.Open() && right.Open());
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8};
+  const uint64_t theirs = right.Upload({8}, values);
+  std::vector<uint64_t> kept = {wrong.Upload({8}, values), wrong.Upload({8}, values)};
+  int answered = 0, begun = 0;
+  for (int seed = 0; seed < 2000 && !HasFailure(); ++seed) {
+    std::mt19937_64 random(static_cast<uint64_t>(seed));
+    const std::string what = "seed " + std::to_string(seed);
+    const bool fields = seed % 2 == 0;
+    const int changes = 1 + static_cast<int>(random() % 3);
+    const auto spoil = [&](google::protobuf::Message& message) {
+      for (int i = 0; fields && i < changes; ++i) MutateFields(message, random);
+      std::string bytes = message.SerializeAsString();
+      for (int i = 0; !fields && i < changes; ++i) MutateBytes(bytes, random);
+      return bytes;
+    };
+    v1::RunRequest run;
+    run.set_session(wrong.session());
+    *run.mutable_graph() =
+        GraphOf(absl::Substitute(seed % 4 < 2 ? R"(%0 = BUFFER float32 slot $0 shape (8)
+%1 = BUFFER float32 slot $1 shape (8)
+%2 = MUL float32 (%0, %1)
+%3 = REDUCE_AXIS float32 (%2) ADD axes (0)
+%4 = DEFINE_VAR int32 var "n" 1..8
+%5 = SHRINK float32 (%0, %4) ints (0,$$1)
+%6 = REDUCE_AXIS float32 (%5) MAX axes (0)
+%7 = SINK void (%3, %6))"
+                                              : R"(%0 = BUFFER float32 slot $0 shape (8)
+%1 = BUFFER float32 slot $1 shape (8)
+%2 = ADD float32 (%0, %1)
+%3 = ASSIGN float32 (%0, %2)
+%4 = SINK void (%3))",
+                                 kept[0], kept[1]));
+    if (seed % 4 < 2) {
+      (*run.mutable_variables())["n"] = 5;
+      run.add_gradients(kept[1]);
+    }
+    if (Answered("/beamd.v1.Executor/Run", spoil(run), what)) ++answered;
+    v1::BeginUploadRequest begin;
+    begin.set_session(wrong.session());
+    begin.set_dtype(v1::SCALAR_FLOAT32);
+    begin.add_shape(8);
+    begin.set_sha256(std::string(32, 'x'));
+    if (Answered("/beamd.v1.Executor/BeginUpload", spoil(begin), what)) ++begun;
+    if (seed % 100 == 99) {
+      // What a run lost, and outputs and uploads that nobody has use for.
+      EXPECT_TRUE(wrong.Close() && wrong.Open());
+      kept = {wrong.Upload({8}, values), wrong.Upload({8}, values)};
+      EXPECT_EQ(right.Floats(theirs), values);
+    }
+  }
+  EXPECT_GT(answered, 100);
+  EXPECT_GT(begun, 100);
   EXPECT_EQ(kill(daemon_.pid(), 0), 0);
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/beamd/v1/admin.pb.h"
 #include "proto/beamd/v1/batch.pb.h"
+#include "proto/beamd/v1/executor.pb.h"
 #include "proto/beamd/v1/jobs.pb.h"
 #include "proto/beamd/v1/tuning.pb.h"
 #include "server/store/stored.pb.h"
@@ -16,6 +17,7 @@
 #include "server/tuning/options.h"
 #include "server/tuning/parse_kernel.h"
 #include "tests/testing/daemon.h"
+#include "tests/testing/executor_client.h"
 
 namespace beamd {
 namespace {
@@ -23,6 +25,48 @@ namespace {
 void Write(const std::filesystem::path& path, const std::string& bytes) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << bytes;
+}
+
+void WriteExecutorSeeds(const std::filesystem::path& root) {
+  const std::string session(32, 'a');
+  for (const auto& [name, text] :
+       {std::pair("assign",
+                  "%0 = BUFFER float32 slot 1 shape (4)\n%1 = BUFFER float32 slot 2 shape (4)\n"
+                  "%2 = ADD float32 (%0, %1)\n%3 = ASSIGN float32 (%0, %2)\n%4 = SINK void (%3)"),
+        std::pair("sum",
+                  "%0 = BUFFER float32 slot 1 shape (8,4)\n%1 = DEFINE_VAR int32 var \"n\" 1..8\n"
+                  "%2 = SHRINK float32 (%0, %1) ints (0,$1,0,4)\n"
+                  "%3 = REDUCE_AXIS float32 (%2) ADD axes (0,1)\n%4 = SINK void (%3)")}) {
+    v1::RunRequest run;
+    run.set_session(session);
+    *run.mutable_graph() = testing::GraphOf(text);
+    run.add_gradients(2);
+    (*run.mutable_variables())["n"] = 3;
+    Write(root / "RunRequest" / name, run.SerializeAsString());
+    v1::ScheduleModelRequest model;
+    *model.mutable_graph() = run.graph();
+    model.mutable_search()->set_width(2);
+    Write(root / "ScheduleModelRequest" / name, model.SerializeAsString());
+  }
+  v1::OpenSessionRequest open;
+  open.mutable_device()->set_kind("cpu");
+  open.mutable_lease()->set_seconds(30);
+  Write(root / "OpenSessionRequest" / "lease", open.SerializeAsString());
+  v1::BeginUploadRequest upload;
+  upload.set_session(session);
+  upload.set_dtype(v1::SCALAR_FLOAT32);
+  upload.add_shape(4);
+  upload.set_sha256(std::string(32, 'd'));
+  Write(root / "BeginUploadRequest" / "vector", upload.SerializeAsString());
+  v1::DownloadRequest download;
+  download.set_session(session);
+  download.set_handle(1);
+  download.set_bytes(8);
+  Write(root / "DownloadRequest" / "part", download.SerializeAsString());
+  v1::FreeRequest free;
+  free.set_session(session);
+  free.add_handles(1);
+  Write(root / "FreeRequest" / "handle", free.SerializeAsString());
 }
 
 void WriteSeeds(const std::filesystem::path& root) {
@@ -136,5 +180,6 @@ void WriteSeeds(const std::filesystem::path& root) {
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   beamd::WriteSeeds(argv[1]);
+  beamd::WriteExecutorSeeds(argv[1]);
   return 0;
 }
