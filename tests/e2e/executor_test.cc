@@ -403,6 +403,43 @@ TEST_F(ExecutorTest, NoMoreThanTheLimits) {
   EXPECT_TRUE(other.Close());
 }
 
+TEST_F(ExecutorTest, SaysWhatAModelComesTo) {
+  v1::ScheduleModelRequest request;
+  *request.mutable_graph() = GraphOf(R"(%0 = BUFFER float32 slot 7 shape (64,32)
+%1 = REDUCE_AXIS float32 (%0) ADD axes (1)
+%2 = CONTIGUOUS float32 (%1)
+%3 = EXPAND float32 (%2) ints (64,32)
+%4 = MUL float32 (%0, %3)
+%5 = REDUCE_AXIS float32 (%4) ADD axes (1)
+%6 = REDUCE_AXIS float32 (%5) ADD axes (0)
+%7 = SINK void (%6, %5))");
+  const auto schedule = [&](v1::ScheduleModelResponse& response) {
+    grpc::ClientContext context;
+    return client_->stub().ScheduleModel(&context, request, &response);
+  };
+  v1::ScheduleModelResponse response;
+  const grpc::Status status = schedule(response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.device(), "cpu:0");
+  EXPECT_EQ(response.launches(), 3);
+  ASSERT_EQ(response.kernels_size(), 3);
+  EXPECT_EQ(response.kernels(0).launches(), 1);
+  EXPECT_EQ(response.kernels(0).flops(), 64 * 32);
+  EXPECT_EQ(response.kernels(0).bytes(), 4 * (64 * 32 + 64));
+  EXPECT_EQ(response.kernels(0).kernel_hash().size(), 64);
+  EXPECT_GT(response.kernels(0).graph().nodes_size(), 0);
+  EXPECT_FALSE(response.kernels(0).has_record());
+
+  request.mutable_graph()->mutable_nodes(4)->mutable_src()->Clear();
+  const grpc::Status refused = schedule(response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(testing::DetailOf(refused).node(), 4);
+  request.mutable_graph()->Clear();
+  EXPECT_EQ(schedule(response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  *request.mutable_graph() = testing::AddKernel(4);
+  EXPECT_EQ(testing::DetailOf(schedule(response)).reason(), "KERNEL");
+}
+
 // --- what goes wrong ---
 
 // Children of the daemon that run `kind`.
