@@ -92,9 +92,6 @@ absl::StatusOr<std::vector<CorpusNumeric>> ReadCorpusNumeric(const std::string& 
     for (const JsonValue& o : line["outputs"].items()) {
       CorpusNumeric::Output& output = c.outputs.emplace_back();
       output.slot = static_cast<uint64_t>(o["slot"].Int());
-      output.finite = o["finite"].Int();
-      output.sum = o["sum"].Double();
-      output.abs_sum = o["abs_sum"].Double();
       for (const JsonValue& sample : o["samples"].items()) {
         const JsonValue& value = sample[1];
         output.samples.push_back(

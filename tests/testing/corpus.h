@@ -53,8 +53,6 @@ struct CorpusNumeric {
   struct Output {
     uint64_t slot = 0;
     std::vector<Sample> samples;
-    int64_t finite = 0;  // how many elements are, their sum, and that of their magnitudes
-    double sum = 0, abs_sum = 0;
   };
 
   std::string id;

@@ -19,19 +19,20 @@
 #include "engine/base/status.h"
 #include "engine/kernel/tensor_core.h"
 #include "engine/lower/pipeline.h"
-#include "engine/search/actions.h"
 #include "engine/uop/evaluator.h"
 #include "engine/uop/output_check.h"
 #include "engine/uop/text.h"
 #include "engine/uop/verify.h"
 #include "tests/engine/lower/kernels.h"
 #include "tests/testing/interpreter.h"
+#include "tests/testing/walk.h"
 
 namespace beamd {
 namespace {
 
 using ::beamd::testing::Interpret;
 using ::beamd::testing::kSmallKernels;
+using ::beamd::testing::RandomWalk;
 using ::beamd::testing::SmallKernel;
 
 constexpr int kWalks = 24;
@@ -112,21 +113,6 @@ absl::Status Check(UOp sink, const LinearProgram& program, const TargetCaps& cap
   return absl::OkStatus();
 }
 
-// Up to kMostSteps legal actions, an opt's kind drawn first so that the rare ones come up too.
-Kernel Walked(Kernel kernel, std::mt19937_64& random) {
-  const uint64_t steps = random() % (kMostSteps + 1);
-  for (uint64_t step = 0; step < steps; ++step) {
-    std::vector<std::pair<int, Kernel>> legal = LegalActions(kernel, {});
-    if (legal.empty()) break;
-    std::set<OptOp> kinds;
-    for (const auto& [unused, next] : legal) kinds.insert(next.applied_opts().back().op);
-    const OptOp kind = *std::next(kinds.begin(), static_cast<int64_t>(random() % kinds.size()));
-    std::erase_if(legal, [&](const auto& l) { return l.second.applied_opts().back().op != kind; });
-    kernel = std::move(legal[random() % legal.size()].second);
-  }
-  return kernel;
-}
-
 class SmallKernels : public ::testing::TestWithParam<SmallKernel> {};
 
 TEST_P(SmallKernels, AreTheEvaluatorsWhateverTheOpts) {
@@ -141,7 +127,7 @@ TEST_P(SmallKernels, AreTheEvaluatorsWhateverTheOpts) {
     for (int walk = 0; walk < kWalks; ++walk) {
       Kernel kernel = walk == 0   ? plain
                       : walk == 1 ? HandCodedOptimizations(plain)
-                                  : Walked(plain, random);
+                                  : RandomWalk(plain, random() % (kMostSteps + 1), random);
       // Groups without local axes, of a size of ours or of one that is named.
       if (walk % 4 == 3) {
         kernel.Apply({OptOp::kNoLocals, 0, static_cast<int32_t>(1 + random() % 64)}).IgnoreError();
@@ -253,7 +239,8 @@ void CheckProducts(const TargetCaps& caps) {
       Kernel tiled = plain;
       ASSERT_TRUE(tiled.Apply({OptOp::kTc, 0, level}).ok()) << text;
       for (int walk = 0; walk < 4; ++walk) {
-        const Kernel kernel = walk == 0 ? tiled : Walked(tiled, random);
+        const Kernel kernel =
+            walk == 0 ? tiled : RandomWalk(tiled, random() % (kMostSteps + 1), random);
         const std::string what = absl::StrCat(ToString(kernel.applied_opts()), " ", kernel.name());
         UOpGraph lowered_graph;
         const absl::StatusOr<LinearProgram> program = Lower(kernel, lowered_graph, {});

@@ -16,17 +16,18 @@
 #include "devices/scratch.h"
 #include "engine/base/status.h"
 #include "engine/llvm/compiler.h"
-#include "engine/search/actions.h"
 #include "engine/uop/evaluator.h"
 #include "engine/uop/output_check.h"
 #include "engine/uop/text.h"
 #include "engine/uop/verify.h"
 #include "tests/engine/lower/kernels.h"
+#include "tests/testing/walk.h"
 
 namespace beamd {
 namespace {
 
 using ::beamd::testing::kSmallKernels;
+using ::beamd::testing::RandomWalk;
 using ::beamd::testing::SmallKernel;
 
 constexpr int kWalks = 20;
@@ -124,21 +125,6 @@ TargetCaps* Values::caps_ = nullptr;
 KernelCompiler* Values::compiler_ = nullptr;
 Device* Values::device_ = nullptr;
 
-// Up to kMostSteps legal actions, an opt's kind drawn first so that the rare ones come up too.
-Kernel Walked(Kernel kernel, std::mt19937_64& random) {
-  const uint64_t steps = random() % (kMostSteps + 1);
-  for (uint64_t step = 0; step < steps; ++step) {
-    std::vector<std::pair<int, Kernel>> legal = LegalActions(kernel, {});
-    if (legal.empty()) break;
-    std::set<OptOp> kinds;
-    for (const auto& [unused, next] : legal) kinds.insert(next.applied_opts().back().op);
-    const OptOp kind = *std::next(kinds.begin(), static_cast<int64_t>(random() % kinds.size()));
-    std::erase_if(legal, [&](const auto& l) { return l.second.applied_opts().back().op != kind; });
-    kernel = std::move(legal[random() % legal.size()].second);
-  }
-  return kernel;
-}
-
 TEST_P(Values, AreTheEvaluatorsWhateverTheOpts) {
   UOpGraph graph;
   const absl::StatusOr<UOp> sink = ParseText(GetParam().text, graph);
@@ -150,7 +136,7 @@ TEST_P(Values, AreTheEvaluatorsWhateverTheOpts) {
   for (int walk = 0; walk < kWalks; ++walk) {
     const Kernel kernel = walk == 0   ? plain
                           : walk == 1 ? HandCodedOptimizations(plain)
-                                      : Walked(plain, random);
+                                      : RandomWalk(plain, random() % (kMostSteps + 1), random);
     if (!tried.insert(ToString(kernel.applied_opts())).second) continue;
     const std::string opts = ToString(kernel.applied_opts());
     const absl::StatusOr<CompileResult> compiled = compiler_->Compile(kernel, {});
