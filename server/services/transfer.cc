@@ -83,8 +83,9 @@ bool ParseFields(google::protobuf::io::CodedInputStream& input, UploadChunkView&
   return input.ConsumedEntireMessage();
 }
 
-// Two messages: one is copied and hashed on the desk's threads, a step at a time, while the other
-// comes.
+// Two messages: one is checked and written, a step at a time, while the other comes. A step runs
+// where its message came, for waking another thread costs as much; where the next one is there
+// already, that is the desk's.
 class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   // Begins once the call has what this returns.
@@ -102,15 +103,19 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   }
 
   void OnReadDone(bool ok) override {
-    MutexLock lock(mutex_);
-    reading_ = false;
-    if (ok) {
-      ++filled_;
-      ReadOn();
-    } else {
-      at_end_ = true;
+    {
+      MutexLock lock(mutex_);
+      reading_ = false;
+      if (ok) {
+        ++filled_;
+        ReadOn();
+      } else {
+        at_end_ = true;
+      }
+      if (busy_ || ended_) return;
+      busy_ = true;
     }
-    Wake();
+    Step();
   }
   // Steps that were posted may still come, and hold this.
   void OnDone() override { self_ = nullptr; }
@@ -238,7 +243,7 @@ grpc::ByteBuffer ChunkBytes(const BufferSnapshot& snapshot, int64_t offset, int6
   return {slices.data(), slices.size()};
 }
 
-// Two messages: one is made on the desk's threads, a step at a time, while the other goes.
+// Two messages: one is made, a step at a time, while the other goes; steps run as an upload's do.
 class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(SessionTable& sessions, Desk& desk,
@@ -255,11 +260,15 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
   }
 
   void OnWriteDone(bool ok) override {
-    MutexLock lock(mutex_);
-    writing_ = false;
-    gone_ |= !ok;
-    if (!gone_ && made_) WriteOn();
-    Wake();
+    {
+      MutexLock lock(mutex_);
+      writing_ = false;
+      gone_ |= !ok;
+      if (!gone_ && made_) WriteOn();
+      if (busy_ || ended_ || !HasStep()) return;
+      busy_ = true;
+    }
+    Step();
   }
   // Steps that were posted may still come, and hold this.
   void OnDone() override { self_ = nullptr; }
@@ -335,11 +344,13 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
     StartWrite(&bytes_);
   }
 
-  // Where there is a message to make, or nothing left to wait for.
-  void Wake() BEAMD_REQUIRES(mutex_) {
+  // There is a message to make, or nothing left to wait for.
+  bool HasStep() const BEAMD_REQUIRES(mutex_) {
     const bool makes = !made_ && !at_end_;
-    const bool ends = !writing_ && (gone_ || (at_end_ && !made_));
-    if (busy_ || ended_ || !(makes || ends)) return;
+    return makes || (!writing_ && (gone_ || (at_end_ && !made_)));
+  }
+  void Wake() BEAMD_REQUIRES(mutex_) {
+    if (busy_ || ended_ || !HasStep()) return;
     busy_ = true;
     desk_.executor().Post([self = self_] { self->Step(); });
   }

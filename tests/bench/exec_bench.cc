@@ -108,7 +108,7 @@ class Yardstick final : public grpc::CallbackGenericService {
       if (first_) {
         grpc::Slice slice;
         if (bytes_.DumpToSingleSlice(&slice).ok() && slice.size() <= 16) {
-          left_ = std::atoi(std::string(slice.begin(), slice.end()).c_str());
+          count_ = std::atoi(std::string(slice.begin(), slice.end()).c_str());
         }
         first_ = false;
       }
@@ -118,15 +118,18 @@ class Yardstick final : public grpc::CallbackGenericService {
     void OnDone() override { delete this; }
 
    private:
+    // Each from its own place in memory, as what anybody wants to have comes.
     void Send() {
-      if (left_-- <= 0) return Finish(grpc::Status::OK);
-      static const grpc::Slice chunk(std::string(kChunk, 'x'));
+      if (sent_ == count_) return Finish(grpc::Status::OK);
+      static std::string content;
+      content.resize(std::max(content.size(), static_cast<size_t>(count_ * kChunk)), 'x');
+      const grpc::Slice chunk(content.data() + sent_++ * kChunk, kChunk, grpc::Slice::STATIC_SLICE);
       bytes_ = grpc::ByteBuffer(&chunk, 1);
       StartWrite(&bytes_);
     }
     grpc::ByteBuffer bytes_;
     bool first_ = true;
-    int left_ = 0;
+    int64_t count_ = 0, sent_ = 0;
   };
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
@@ -460,6 +463,7 @@ void Transfer() {
   const std::shared_ptr<grpc::Channel> channel = Connect(daemon.process->address());
   const std::shared_ptr<grpc::Channel> plain = Connect(yardstick.address());
   std::vector<double> up, down, plain_up, plain_down;
+  PlainDownload(*plain, count);  // it makes its content
   for (int i = 0; i < 3; ++i) {
     const uint64_t handle = BeginUpload(client, bytes);
     const std::vector<grpc::ByteBuffer> messages = UploadMessages(client.session(), handle, count);

@@ -1,5 +1,6 @@
 #include "engine/base/crc32c.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -27,6 +28,19 @@ TEST(Crc32c, GoesOnWhereItWas) {
   const std::string text = "the quick brown fox jumps over the lazy dog";
   for (size_t cut = 0; cut <= text.size(); ++cut) {
     EXPECT_EQ(Of(text.substr(cut), Of(text.substr(0, cut))), Of(text)) << cut;
+  }
+}
+
+// Long ones are taken in lanes.
+TEST(Crc32c, OfManyBytesIsThatOfTheirParts) {
+  std::string text;
+  for (uint32_t i = 0; text.size() < 100000; ++i) text += static_cast<char>(i * 2654435761u >> 13);
+  for (const size_t size : {12287, 12288, 12289, 24576, 50000, 100000}) {
+    uint32_t parts = 0;
+    for (size_t at = 0; at < size; at += 1000) {
+      parts = Of(text.substr(at, std::min<size_t>(1000, size - at)), parts);
+    }
+    EXPECT_EQ(Of(text.substr(0, size)), parts) << size;
   }
 }
 
