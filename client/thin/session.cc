@@ -140,7 +140,7 @@ class Session::Core {
   absl::Status AgainWhole(absl::Time deadline, const Call& call) {
     absl::Duration pause = options_.first_pause;
     for (int damaged = 0;;) {
-      const absl::Status status = call();
+      absl::Status status = call();
       if (status.ok() || !IsWorthARetry(status)) return status;
       if (absl::IsDataLoss(status) && ++damaged == kMostDamaged) return status;
       // From half of it on, so that many clients don't come back at one moment.
@@ -178,7 +178,7 @@ class Session::Core {
   absl::Status KeepAlive(absl::Time deadline, v1::Session* info) {
     v1::KeepAliveRequest request;
     request.set_session(id_);
-    const absl::Status status = Again(deadline, [&](grpc::ClientContext& context) {
+    absl::Status status = Again(deadline, [&](grpc::ClientContext& context) {
       return stub_->KeepAlive(&context, request, info);
     });
     const std::lock_guard lock(mutex_);
@@ -228,7 +228,7 @@ class Session::Core {
       offset += part.size();
     }
     writer->WritesDone();
-    const absl::Status status = FromGrpc(writer->Finish());
+    absl::Status status = FromGrpc(writer->Finish());
     if (!End(context)) return Cancelled();
     if (status.ok() && !digest.empty() && !response.sha256().empty() &&
         response.sha256() != digest) {
@@ -268,7 +268,7 @@ class Session::Core {
       }
       context.TryCancel();
     }
-    const absl::Status status = FromGrpc(reader->Finish());
+    absl::Status status = FromGrpc(reader->Finish());
     if (!End(context)) return Cancelled();
     if (!fault.ok()) return fault;
     if (status.ok() && whole && *whole != content->size()) {

@@ -128,8 +128,8 @@ class Tensor {
   Tensor Idiv(const Tensor& other) const;
   Tensor Mod(const Tensor& other) const;
   static Tensor Where(const Tensor& condition, const Tensor& then, const Tensor& otherwise);
-  Tensor Cast(DType dtype) const;
-  Tensor Bitcast(DType dtype) const;  // as wide
+  Tensor Cast(DType to) const;
+  Tensor Bitcast(DType to) const;  // as wide
   // The same values; no gradient goes through.
   Tensor Detach() const;
   // In memory of its own: run, it is a buffer that can be assigned to.
@@ -137,8 +137,8 @@ class Tensor {
 
   // --- moving ---
   // One size may be -1, where the others are numbers.
-  Tensor Reshape(const Shape& shape) const;
-  Tensor Expand(const Shape& shape) const;
+  Tensor Reshape(const Shape& to) const;
+  Tensor Expand(const Shape& to) const;
   Tensor Permute(const Axes& order) const;
   Tensor Transpose(int a = -2, int b = -1) const;
   Tensor Flip(const Axes& axes) const;
