@@ -228,7 +228,7 @@ Tensor Tensor::Cat(const std::vector<Tensor>& parts, int axis) {
     std::vector<std::pair<Size, Size>> amounts(part.ndim(), {0, 0});
     amounts[at] = {before, whole - before - part.shape()[at]};
     before = before + part.shape()[at];
-    const Tensor padded = part.Cast(dtype).Pad(amounts);
+    Tensor padded = part.Cast(dtype).Pad(amounts);
     sum = !sum.ok() ? padded : dtype == kBool ? Where(sum, sum, padded) : sum + padded;
     if (!padded.ok()) return padded;
   }

@@ -45,7 +45,7 @@ Tensor Tensor::Conv2d(const Tensor& weight, const WindowOptions& options) const 
   if (shape()[1].number() != w[1] * groups || w[0] % groups != 0) return fault();
   constexpr int64_t kMost = std::numeric_limits<int>::max();
   if (w[2] < 1 || w[3] < 1 || w[2] > kMost || w[3] > kMost) return fault();
-  const Tensor windows = Windows({static_cast<int>(w[2]), static_cast<int>(w[3])}, options);
+  Tensor windows = Windows({static_cast<int>(w[2]), static_cast<int>(w[3])}, options);
   if (!windows.ok()) return windows;
   // (n, group, 1, channel, y, x, ky, kx) beside (group, out, channel, 1, 1, ky, kx).
   const Size n = shape()[0], y = windows.shape()[2], x = windows.shape()[3];
