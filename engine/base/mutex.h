@@ -11,8 +11,8 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/steady_clock.h"
 
 #if defined(__clang__)
 #define BEAMD_THREAD_ATTRIBUTE(x) __attribute__((x))
@@ -57,13 +57,12 @@ class CondVar {
     condition_.wait(lock);
     lock.release();
   }
-  // Returns once notified or at `deadline`, whichever is first.
+  // Returns once notified or at `deadline` (of SteadyNow), whichever is first.
   void WaitUntil(Mutex& mutex, absl::Time deadline) BEAMD_REQUIRES(mutex) {
     if (deadline == absl::InfiniteFuture()) return Wait(mutex);
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
-    // The steady clock: a step of the system's must not prolong a wait. Chopped to a day, since
-    // chrono overflows on what absl::Duration can hold.
-    const absl::Duration left = std::min(deadline - absl::Now(), absl::Hours(24));
+    // Chopped to a day, since chrono overflows on what absl::Duration can hold.
+    const absl::Duration left = std::min(deadline - SteadyNow(), absl::Hours(24));
     condition_.wait_for(lock, absl::ToChronoNanoseconds(left));
     lock.release();
   }

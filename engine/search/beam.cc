@@ -16,8 +16,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "engine/base/status.h"
+#include "engine/base/steady_clock.h"
 
 namespace beamd {
 namespace {
@@ -77,7 +77,7 @@ class Search {
   Search(const Kernel& kernel, const BeamOptions& options, CandidatePipeline& pipeline,
          const std::function<void(const BeamProgress&)>& on_progress)
       : kernel_(kernel), options_(options), pipeline_(pipeline), on_progress_(on_progress) {
-    budget_ = options.deadline - absl::Now();
+    budget_ = options.deadline - SteadyNow();
   }
 
   absl::StatusOr<BeamResult> Run() {
@@ -111,7 +111,7 @@ class Search {
 
  private:
   bool Stopped() {
-    if (pipeline_.cancelled() || absl::Now() >= Until()) partial_ = true;
+    if (pipeline_.cancelled() || SteadyNow() >= Until()) partial_ = true;
     return partial_;
   }
 

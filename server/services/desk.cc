@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
+#include "engine/base/steady_clock.h"
 #include "spdlog/spdlog.h"
 
 namespace beamd {
@@ -67,7 +68,7 @@ Visit Desk::Enter(grpc::CallbackServerContext& context, const char* method) {
     return visit;
   }
   visit.principal = *std::move(principal);
-  visit.admitted = parts_.gate->Admit(visit.principal, method, visit.began);
+  visit.admitted = parts_.gate->Admit(visit.principal, method, SteadyNow());
   return visit;
 }
 

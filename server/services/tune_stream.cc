@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
+#include "engine/base/steady_clock.h"
 #include "grpcpp/alarm.h"
 #include "server/services/reply.h"
 
@@ -82,7 +83,7 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
     {
       MutexLock lock(mutex_);
       writing_ = false;
-      last_write_ = absl::Now();
+      last_write_ = SteadyNow();
       if (!ok) cancelled_ = true;
     }
     Pump();
@@ -169,13 +170,13 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
   void Beat() {
     {
       MutexLock lock(mutex_);
-      const absl::Time now = absl::Now();
+      const absl::Time now = SteadyNow();
       if (watch_ == nullptr || writing_ || now - last_write_ < kHeartbeat / 2) return;
       v1::TuneProgress& progress = *outbox_.emplace_back().mutable_progress();
       progress = last_progress_;
       progress.set_heartbeat(true);
       progress.set_job(watch_->job().id());
-      progress.set_elapsed_s(absl::ToDoubleSeconds(now - visit_.began));
+      progress.set_elapsed_s(absl::ToDoubleSeconds(absl::Now() - visit_.began));
       progress.clear_debug();
     }
     Pump();

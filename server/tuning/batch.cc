@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
+#include "engine/base/steady_clock.h"
 #include "server/tuning/options.h"
 
 namespace beamd {
@@ -43,7 +43,7 @@ Batch::Batch(Tuner& tuner, Caller caller, BatchOptions options, std::function<vo
       caller_(std::move(caller)),
       options_(options),
       changed_(std::move(changed)),
-      began_(absl::Now()) {}
+      began_(SteadyNow()) {}
 
 absl::Status Batch::Add(v1::TuneBatchRequest message) {
   MutexLock lock(mutex_);
@@ -89,7 +89,7 @@ bool Batch::done() const {
   return closed_ && ended_ == static_cast<int>(items_.size()) && events_.empty();
 }
 
-absl::Duration Batch::Left() const { return budget_ - (absl::Now() - began_); }
+absl::Duration Batch::Left() const { return budget_ - (SteadyNow() - began_); }
 
 void Batch::StartSome() {
   while (running_ < options_.parallel) {
@@ -161,7 +161,7 @@ void Batch::Look(Item& item) {
 }
 
 void Batch::TellProgress() {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   const bool all = closed_ && ended_ == static_cast<int>(items_.size());
   if (items_.empty() || (now - told_ < kTellEvery && !all) || told_ == absl::InfiniteFuture()) {
     return;

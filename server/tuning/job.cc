@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "engine/base/status.h"
+#include "engine/base/steady_clock.h"
 
 namespace beamd {
 namespace {
@@ -60,7 +60,7 @@ void Job::Unwatch(int64_t id, StopReason reason) {
     MutexLock lock(mutex_);
     watchers_.erase(id);
     if (!watchers_.empty() || end_ || wish_.keep) return;
-    abandoned_ = absl::Now();
+    abandoned_ = SteadyNow();
     closing_ |= reason == StopReason::kDeadline;
   }
   if (reason == StopReason::kDeadline) token_.Cancel(reason);

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "engine/base/error_detail.h"
+#include "engine/base/steady_clock.h"
 
 namespace beamd {
 namespace {
@@ -55,7 +55,7 @@ JobQueue::Load JobQueue::load() const {
   MutexLock lock(mutex_);
   Load load{.waiting = static_cast<int>(waiting_.size()),
             .running = static_cast<int>(running_.size())};
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   for (const Item& item : waiting_) load.oldest = std::max(load.oldest, now - item.queued);
   return load;
 }
@@ -157,7 +157,7 @@ void JobQueue::Work() {
 void JobQueue::Keep() {
   MutexLock lock(mutex_);
   while (!stopping_) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     for (const Items* items : {&running_, &waiting_}) {
       for (const Item& item : *items) item.entry.job->CancelIfAbandoned(now - options_.grace);
     }
@@ -177,7 +177,7 @@ void JobQueue::Keep() {
 void JobQueue::Drain(absl::Time deadline) {
   MutexLock lock(mutex_);
   draining_ = true;
-  while ((!waiting_.empty() || !running_.empty()) && absl::Now() < deadline) {
+  while ((!waiting_.empty() || !running_.empty()) && SteadyNow() < deadline) {
     changed_.WaitUntil(mutex_, deadline);
   }
   for (const Items* items : {&running_, &waiting_}) {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
+#include "engine/base/steady_clock.h"
 #include "server/tuning/job.h"
 #include "server/workers/fair_share.h"
 
@@ -73,7 +73,7 @@ class JobQueue {
     Entry entry;
     uint64_t number = 0;
     std::function<void()> run;
-    absl::Time queued = absl::Now();
+    absl::Time queued = SteadyNow();
   };
   using Items = std::list<Item>;
 

@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
+#include "engine/base/steady_clock.h"
 #include "server/workers/child_main.h"
 #include "server/workers/frame_channel.h"
 #include "server/workers/spawn.h"
@@ -196,11 +197,11 @@ class Supervisor::Impl {
   }
 
   absl::StatusOr<internal::Hello> WaitForHello(PoolId id, absl::Duration timeout) {
-    const absl::Time deadline = absl::Now() + timeout;
+    const absl::Time deadline = SteadyNow() + timeout;
     MutexLock lock(mutex_);
     const Pool& pool = *pools_[id];
     while (!pool.state.hello) {
-      if (pool.start_failures >= kStartFailures || absl::Now() >= deadline) {
+      if (pool.start_failures >= kStartFailures || SteadyNow() >= deadline) {
         return absl::UnavailableError(
             absl::StrCat("no ", pool.options.name, " starts: ", pool.start_error));
       }
