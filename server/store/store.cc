@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -16,7 +17,9 @@
 #include "rocksdb/options.h"
 #include "rocksdb/utilities/checkpoint.h"
 #include "rocksdb/write_batch.h"
+#include "server/store/database.h"
 #include "server/store/stored_value.h"
+#include "spdlog/spdlog.h"
 
 namespace beamd {
 namespace {
@@ -33,17 +36,12 @@ constexpr char kCandidate = 'c';
 constexpr char kUsage = 'u';
 constexpr char kImage = 'i';
 
+// Of the keys that a repair lost so many are named in the log.
+constexpr int64_t kLostTold = 100;
+
 constexpr absl::string_view kSchemaKey = "mschema";
 // The sequence of the newest record, in decimal digits.
 constexpr absl::string_view kSequenceKey = "msequence";
-
-absl::Status ToStatus(const rocksdb::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  const std::string text = absl::StrCat("store: ", status.ToString());
-  if (status.IsCorruption()) return absl::DataLossError(text);
-  if (status.IsNoSpace()) return absl::ResourceExhaustedError(text);
-  return absl::InternalError(text);
-}
 
 rocksdb::Slice Slice(absl::string_view s) { return {s.data(), s.size()}; }
 absl::string_view View(const rocksdb::Slice& s) { return {s.data(), s.size()}; }
@@ -63,19 +61,14 @@ std::string BigEndian(uint64_t value) {
   return bytes;
 }
 
+uint64_t FromBigEndian(absl::string_view bytes) {
+  uint64_t value = 0;
+  for (const char byte : bytes) value = value << 8 | static_cast<unsigned char>(byte);
+  return value;
+}
+
 using stored::Decode;
 using stored::Encode;
-
-rocksdb::Options DbOptions() {
-  rocksdb::Options options;
-  options.create_if_missing = true;
-  options.write_buffer_size = size_t{8} << 20;
-  options.max_open_files = 256;
-  options.keep_log_file_num = 2;
-  options.info_log_level = rocksdb::WARN_LEVEL;
-  options.is_fd_close_on_exec = true;
-  return options;
-}
 
 rocksdb::WriteOptions Synced() {
   rocksdb::WriteOptions options;
@@ -111,11 +104,74 @@ const std::vector<StoreMigration>& StoreMigrations() {
 
 class Store::Impl {
  public:
-  Impl(std::string directory, std::unique_ptr<rocksdb::DB> db)
-      : directory_(std::move(directory)), db_(std::move(db)) {}
+  Impl(std::string directory, std::vector<StoreMigration> migrations)
+      : directory_(std::move(directory)), migrations_(std::move(migrations)) {}
+
+  absl::Status Open(const StoreOptions& options) {
+    BEAMD_ASSIGN_OR_RETURN(
+        database_,
+        Database::Open(
+            directory_,
+            {.env = options.env,
+             .retry = options.retry,
+             .prepare = [this](rocksdb::DB& db, bool repaired) { return Prepare(db, repaired); },
+             // A job's candidates are forgotten in one stroke, which a table doesn't
+             // tell of another's.
+             .salvage = [](absl::string_view key) { return key[0] != kCandidate; }}));
+    return absl::OkStatus();
+  }
+
+  // Runs `call` while the database stays as it is.
+  template <typename Call>
+  auto Used(Call call) -> decltype(call()) {
+    const Database::Use use(*database_);
+    BEAMD_RETURN_IF_ERROR(use.status());
+    return call();
+  }
+  StoreHealth health() const { return database_->health(); }
+  void SetWatcher(std::function<void(bool)> watcher) { database_->SetWatcher(std::move(watcher)); }
 
   const std::string& directory() const { return directory_; }
   void SetObserver(StoreObserver observer) { observer_ = std::move(observer); }
+
+  absl::Status Prepare(rocksdb::DB& db, bool repaired) {
+    db_ = &db;
+    BEAMD_RETURN_IF_ERROR(Migrate(migrations_));
+    BEAMD_RETURN_IF_ERROR(LoadSequence());
+    return repaired ? TakeStock() : absl::OkStatus();
+  }
+
+  // After a repair: what is the newest record, and which keys have none any more.
+  absl::Status TakeStock() {
+    uint64_t sequence = sequence_;
+    BEAMD_RETURN_IF_ERROR(
+        Scan(std::string(1, kRecord), [&](absl::string_view key, absl::string_view value) {
+          const absl::StatusOr<v1::Record> record = Decode<v1::Record>(value);
+          if (record.ok()) sequence = std::max(sequence, record->sequence());
+          if (!record.ok()) PassOver(record.status(), key);
+          return absl::OkStatus();
+        }));
+    int64_t lost = 0;
+    BEAMD_RETURN_IF_ERROR(
+        Scan(std::string(1, kByKernel), [&](absl::string_view index, absl::string_view) {
+          const absl::string_view key = index.substr(std::min(index.size(), 1 + sizeof(Digest)));
+          const std::string prefix = Key(kRecord, key);
+          const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}));
+          it->Seek(prefix);
+          if (it->Valid() && absl::StartsWith(View(it->key()), prefix)) return absl::OkStatus();
+          if (lost < kLostTold) {
+            spdlog::error("store: the record of key {} was lost", absl::BytesToHexString(key));
+          }
+          ++lost;
+          return absl::OkStatus();
+        }));
+    spdlog::warn("store: repaired; {} keys have no record any more", lost);
+    if (sequence == sequence_) return absl::OkStatus();
+    sequence_ = sequence;
+    rocksdb::WriteBatch batch;
+    batch.Put(Slice(kSequenceKey), absl::StrCat(sequence));
+    return Write(batch);
+  }
 
   absl::Status LoadSequence() {
     BEAMD_ASSIGN_OR_RETURN(const std::optional<std::string> stored, Get(std::string(kSequenceKey)));
@@ -123,7 +179,9 @@ class Store::Impl {
     if (stored && !absl::SimpleAtoi(*stored, &sequence)) {
       return absl::DataLossError("store: its sequence is no number");
     }
-    sequence_ = sequence;
+    // What was not acknowledged may have been written all the same, and the other way round after a
+    // repair: it never goes back.
+    sequence_ = std::max<uint64_t>(sequence_, sequence);
     return absl::OkStatus();
   }
   uint64_t sequence() const { return sequence_; }
@@ -147,25 +205,32 @@ class Store::Impl {
     }
     if (stored && schema == current) return absl::OkStatus();
     batch.Put(Slice(kSchemaKey), absl::StrCat(current));
-    return ToStatus(Write(batch));
+    return Write(batch);
   }
 
   absl::StatusOr<v1::Record> PutRecord(v1::Record record, const v1::Graph& graph) {
     BEAMD_ASSIGN_OR_RETURN(const Digest key, Digest::FromHex(record.key()));
     BEAMD_ASSIGN_OR_RETURN(const Digest kernel, Digest::FromHex(record.kernel_hash()));
     MutexLock lock(generations_);
-    BEAMD_ASSIGN_OR_RETURN(const std::optional<v1::Record> newest, FindRecord(key, 0));
-    if (record.imported() && newest && (!newest->imported() || SameAnswer(*newest, record))) {
-      return *newest;
+    const absl::StatusOr<std::optional<v1::Record>> newest = FindRecord(key, 0);
+    if (!newest.ok()) {
+      if (!absl::IsDataLoss(newest.status())) return newest.status();
+      // Which generation it is can't be told: no key has had more than there are records.
+      record.set_generation(std::max(NewestGeneration(key), sequence_.load()) + 1);
+    } else {
+      const std::optional<v1::Record>& there = *newest;
+      if (record.imported() && there && (!there->imported() || SameAnswer(*there, record))) {
+        return *there;
+      }
+      record.set_generation(there ? there->generation() + 1 : 1);
     }
-    record.set_generation(newest ? newest->generation() + 1 : 1);
     record.set_sequence(sequence_ + 1);
     rocksdb::WriteBatch batch;
     batch.Put(Slice(kSequenceKey), absl::StrCat(record.sequence()));
     batch.Put(Key(kRecord, Bytes(key), BigEndian(record.generation())), Encode(record));
     batch.Put(Key(kByKernel, Bytes(kernel), Bytes(key)), "");
     batch.Put(Key(kGraph, Bytes(kernel)), Encode(graph));
-    BEAMD_RETURN_IF_ERROR(ToStatus(Write(batch)));
+    BEAMD_RETURN_IF_ERROR(Write(batch));
     sequence_ = record.sequence();
     return record;
   }
@@ -175,16 +240,20 @@ class Store::Impl {
     const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}));
     it->SeekForPrev(absl::StrCat(prefix, BigEndian(~uint64_t{0})));
     for (; it->Valid() && absl::StartsWith(View(it->key()), prefix); it->Prev()) {
-      BEAMD_ASSIGN_OR_RETURN(v1::Record record, Decode<v1::Record>(View(it->value())));
-      if (record.sequence() <= sequence) return record;
+      absl::StatusOr<v1::Record> record = Decode<v1::Record>(View(it->value()));
+      if (!record.ok()) {
+        PassOver(record.status(), View(it->key()));
+      } else if (record->sequence() <= sequence) {
+        return *std::move(record);
+      }
     }
-    BEAMD_RETURN_IF_ERROR(ToStatus(it->status()));
+    BEAMD_RETURN_IF_ERROR(Read(it->status()));
     return std::nullopt;
   }
 
   absl::Status Checkpoint(const std::string& directory) {
     rocksdb::Checkpoint* made = nullptr;
-    BEAMD_RETURN_IF_ERROR(ToStatus(rocksdb::Checkpoint::Create(db_.get(), &made)));
+    BEAMD_RETURN_IF_ERROR(ToStatus(rocksdb::Checkpoint::Create(db_, &made)));
     const std::unique_ptr<rocksdb::Checkpoint> checkpoint(made);
     return ToStatus(checkpoint->CreateCheckpoint(directory));
   }
@@ -199,7 +268,7 @@ class Store::Impl {
     it->SeekForPrev(absl::StrCat(prefix, BigEndian(~uint64_t{0})));
     if (observer_) observer_("read", absl::Now() - began);
     if (!it->Valid() || !absl::StartsWith(View(it->key()), prefix)) {
-      BEAMD_RETURN_IF_ERROR(ToStatus(it->status()));
+      BEAMD_RETURN_IF_ERROR(Read(it->status()));
       return std::nullopt;
     }
     return Decode<v1::Record>(View(it->value()));
@@ -227,7 +296,7 @@ class Store::Impl {
       BEAMD_RETURN_IF_ERROR(AppendNewest(key, records));
       it->Seek(Key(kRecord, key, last));
     }
-    BEAMD_RETURN_IF_ERROR(ToStatus(it->status()));
+    BEAMD_RETURN_IF_ERROR(Read(it->status()));
     return records;
   }
 
@@ -239,7 +308,7 @@ class Store::Impl {
     } else {
       batch.Delete(Key(kOpenJob, job.id()));
     }
-    return ToStatus(Write(batch));
+    return Write(batch);
   }
 
   absl::StatusOr<std::vector<internal::StoredJob>> UnfinishedJobs() {
@@ -247,9 +316,14 @@ class Store::Impl {
     const std::string prefix(1, kOpenJob);
     BEAMD_RETURN_IF_ERROR(
         Scan(prefix, [&](absl::string_view key, absl::string_view) -> absl::Status {
-          BEAMD_ASSIGN_OR_RETURN(std::optional<internal::StoredJob> job,
-                                 Find<internal::StoredJob>(Key(kJob, key.substr(1))));
-          if (job) jobs.push_back(*std::move(job));
+          const std::string job_key = Key(kJob, key.substr(1));
+          absl::StatusOr<std::optional<internal::StoredJob>> job =
+              Find<internal::StoredJob>(job_key);
+          if (!job.ok()) return PassOver(job.status(), job_key) ? absl::OkStatus() : job.status();
+          // A repair may bring back that a job is open, which has ended.
+          if (*job && (*job)->state() == internal::StoredJob::ACCEPTED) {
+            jobs.push_back(**std::move(job));
+          }
           return absl::OkStatus();
         }));
     return jobs;
@@ -264,30 +338,38 @@ class Store::Impl {
     if (it->Valid() && View(it->key()) == end) it->Prev();
     for (; it->Valid() && it->key()[0] == kJob && static_cast<int>(jobs.size()) < limit;
          it->Prev()) {
-      BEAMD_ASSIGN_OR_RETURN(jobs.emplace_back(), Decode<internal::StoredJob>(View(it->value())));
+      absl::StatusOr<internal::StoredJob> job = Decode<internal::StoredJob>(View(it->value()));
+      if (job.ok()) {
+        jobs.push_back(*std::move(job));
+      } else {
+        PassOver(job.status(), View(it->key()));
+      }
     }
-    BEAMD_RETURN_IF_ERROR(ToStatus(it->status()));
+    BEAMD_RETURN_IF_ERROR(Read(it->status()));
     return jobs;
   }
 
   absl::StatusOr<std::vector<internal::StoredCandidate>> CandidatesOf(const std::string& job) {
     std::vector<internal::StoredCandidate> candidates;
-    BEAMD_RETURN_IF_ERROR(Scan(Key(kCandidate, job, "/"),
-                               [&](absl::string_view, absl::string_view value) -> absl::Status {
-                                 BEAMD_ASSIGN_OR_RETURN(candidates.emplace_back(),
-                                                        Decode<internal::StoredCandidate>(value));
-                                 return absl::OkStatus();
-                               }));
+    BEAMD_RETURN_IF_ERROR(Scan(Key(kCandidate, job, "/"), [&](absl::string_view key,
+                                                              absl::string_view value) {
+      absl::StatusOr<internal::StoredCandidate> candidate =
+          Decode<internal::StoredCandidate>(value);
+      PassOver(candidate.status(), key);
+      // In its place: they are known by their number.
+      candidates.push_back(candidate.ok() ? *std::move(candidate) : internal::StoredCandidate());
+      return absl::OkStatus();
+    }));
     return candidates;
   }
 
   absl::Status DropCandidates(const std::string& job) {
     const std::string begin = Key(kCandidate, job, "/");
-    return ToStatus(db_->DeleteRange({}, db_->DefaultColumnFamily(), begin, PastPrefix(begin)));
+    return Wrote(db_->DeleteRange({}, db_->DefaultColumnFamily(), begin, PastPrefix(begin)));
   }
 
   absl::Status Put(const std::string& key, const std::string& value) {
-    return ToStatus(db_->Put({}, key, value));
+    return Wrote(db_->Put({}, key, value));
   }
 
   template <typename Message>
@@ -300,9 +382,9 @@ class Store::Impl {
  private:
   absl::StatusOr<std::optional<std::string>> Get(const std::string& key) {
     std::string value;
-    const rocksdb::Status status = Read(key, value);
+    const rocksdb::Status status = Fetch(key, value);
     if (status.IsNotFound()) return std::nullopt;
-    BEAMD_RETURN_IF_ERROR(ToStatus(status));
+    BEAMD_RETURN_IF_ERROR(Read(status));
     return value;
   }
 
@@ -312,16 +394,28 @@ class Store::Impl {
     for (it->Seek(prefix); it->Valid() && absl::StartsWith(View(it->key()), prefix); it->Next()) {
       BEAMD_RETURN_IF_ERROR(visit(View(it->key()), View(it->value())));
     }
-    return ToStatus(it->status());
+    return Read(it->status());
   }
 
   absl::Status AppendNewest(absl::string_view key_bytes, std::vector<v1::Record>& records) {
     Digest key;
     if (key_bytes.size() != key.bytes.size()) return absl::DataLossError("store: a key too short");
     std::copy(key_bytes.begin(), key_bytes.end(), key.bytes.begin());
-    BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Record> record, FindRecord(key, 0));
-    if (record) records.push_back(*std::move(record));
+    absl::StatusOr<std::optional<v1::Record>> record = FindRecord(key, 0);
+    if (!record.ok()) {
+      return PassOver(record.status(), key_bytes) ? absl::OkStatus() : record.status();
+    }
+    if (*record) records.push_back(**std::move(record));
     return absl::OkStatus();
+  }
+
+  // 0 where there is none, or none that can be told.
+  uint64_t NewestGeneration(const Digest& key) {
+    const std::string prefix = Key(kRecord, Bytes(key));
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}));
+    it->SeekForPrev(absl::StrCat(prefix, BigEndian(~uint64_t{0})));
+    if (!it->Valid() || !absl::StartsWith(View(it->key()), prefix)) return 0;
+    return FromBigEndian(View(it->key()).substr(prefix.size()));
   }
 
   static absl::Status Rewrite(StoreEntry entry, uint64_t schema,
@@ -354,77 +448,93 @@ class Store::Impl {
   }
 
   // Synced.
-  rocksdb::Status Write(rocksdb::WriteBatch& batch) {
+  absl::Status Write(rocksdb::WriteBatch& batch) {
     const absl::Time began = absl::Now();
     const rocksdb::Status status = db_->Write(Synced(), &batch);
     if (observer_) observer_("write", absl::Now() - began);
-    return status;
+    return Wrote(status);
   }
 
-  rocksdb::Status Read(const std::string& key, std::string& value) {
+  rocksdb::Status Fetch(const std::string& key, std::string& value) {
     const absl::Time began = absl::Now();
     const rocksdb::Status status = db_->Get({}, key, &value);
     if (observer_) observer_("read", absl::Now() - began);
     return status;
   }
 
+  // While it is opened for the first time there is nobody to tell.
+  absl::Status Wrote(const rocksdb::Status& status) {
+    return database_ == nullptr ? ToStatus(status) : database_->Wrote(status);
+  }
+  absl::Status Read(const rocksdb::Status& status) {
+    return database_ == nullptr ? ToStatus(status) : database_->Read(status);
+  }
+
+  // True where `status` says that a value is unreadable: it is passed over, as if it weren't there.
+  bool PassOver(const absl::Status& status, absl::string_view key) {
+    if (!absl::IsDataLoss(status)) return false;
+    if (database_ != nullptr) {
+      database_->MetUnreadable(absl::StrCat(status.message(), ", under ", absl::CHexEscape(key)));
+    }
+    return true;
+  }
+
   StoreObserver observer_;
   const std::string directory_;
-  const std::unique_ptr<rocksdb::DB> db_;
+  const std::vector<StoreMigration> migrations_;
+  rocksdb::DB* db_ = nullptr;  // the database's; changes where no call is Used
+  std::unique_ptr<Database> database_;
   Mutex generations_;  // held from reading the newest generation to writing the next
   std::atomic<uint64_t> sequence_ = 0;
 };
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory,
-                                                   const std::vector<StoreMigration>& migrations) {
+                                                   const StoreOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {
     return absl::FailedPreconditionError(
         absl::StrCat("store ", directory, " can't be made: ", error.message()));
   }
-  rocksdb::DB* db = nullptr;
-  const rocksdb::Status status = rocksdb::DB::Open(DbOptions(), directory, &db);
-  if (status.IsIOError() && absl::StrContains(status.ToString(), "lock")) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("store ", directory, " is in use by another beamd"));
-  }
-  BEAMD_RETURN_IF_ERROR(ToStatus(status));
-  auto impl = std::make_unique<Impl>(directory, std::unique_ptr<rocksdb::DB>(db));
-  BEAMD_RETURN_IF_ERROR(impl->Migrate(migrations));
-  BEAMD_RETURN_IF_ERROR(impl->LoadSequence());
+  auto impl = std::make_unique<Impl>(directory, options.migrations);
+  BEAMD_RETURN_IF_ERROR(impl->Open(options));
   return std::unique_ptr<Store>(new Store(std::move(impl)));
 }
 
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Store::~Store() = default;
 
+StoreHealth Store::health() const { return impl_->health(); }
+void Store::SetWatcher(std::function<void(bool writable)> watcher) {
+  impl_->SetWatcher(std::move(watcher));
+}
+
 absl::StatusOr<v1::Record> Store::PutRecord(v1::Record record, const v1::Graph& graph) {
-  return impl_->PutRecord(std::move(record), graph);
+  return impl_->Used([&] { return impl_->PutRecord(std::move(record), graph); });
 }
 absl::StatusOr<std::optional<v1::Record>> Store::FindRecord(const Digest& key,
                                                             uint64_t generation) {
-  return impl_->FindRecord(key, generation);
+  return impl_->Used([&] { return impl_->FindRecord(key, generation); });
 }
 absl::StatusOr<std::vector<v1::Record>> Store::RecordsOf(const Digest& kernel) {
-  return impl_->RecordsOf(kernel);
+  return impl_->Used([&] { return impl_->RecordsOf(kernel); });
 }
 absl::StatusOr<std::vector<v1::Record>> Store::ListRecords(const std::optional<Digest>& after,
                                                            int limit) {
-  return impl_->ListRecords(after, limit);
+  return impl_->Used([&] { return impl_->ListRecords(after, limit); });
 }
 absl::StatusOr<std::optional<v1::Graph>> Store::FindGraph(const Digest& kernel) {
-  return impl_->Find<v1::Graph>(Key(kGraph, Bytes(kernel)));
+  return impl_->Used([&] { return impl_->Find<v1::Graph>(Key(kGraph, Bytes(kernel))); });
 }
 absl::Status Store::PutImage(const Digest& key, const std::string& image) {
   internal::StoredImage stored;
   stored.set_image(image);
   stored.set_digest(std::string(Bytes(HashBytes(image))));
-  return impl_->Put(Key(kImage, Bytes(key)), Encode(stored));
+  return impl_->Used([&] { return impl_->Put(Key(kImage, Bytes(key)), Encode(stored)); });
 }
 absl::StatusOr<std::optional<std::string>> Store::FindImage(const Digest& key) {
   absl::StatusOr<std::optional<internal::StoredImage>> stored =
-      impl_->Find<internal::StoredImage>(Key(kImage, Bytes(key)));
+      impl_->Used([&] { return impl_->Find<internal::StoredImage>(Key(kImage, Bytes(key))); });
   if (absl::IsDataLoss(stored.status())) return std::nullopt;
   if (!stored.ok()) return stored.status();
   if (!*stored) return std::nullopt;
@@ -433,59 +543,65 @@ absl::StatusOr<std::optional<std::string>> Store::FindImage(const Digest& key) {
 }
 
 absl::Status Store::PutTiming(const Digest& key, const internal::StoredTiming& timing) {
-  return impl_->Put(Key(kTiming, Bytes(key)), Encode(timing));
+  return impl_->Used([&] { return impl_->Put(Key(kTiming, Bytes(key)), Encode(timing)); });
 }
 absl::StatusOr<std::optional<internal::StoredTiming>> Store::FindTiming(const Digest& key) {
-  return impl_->Find<internal::StoredTiming>(Key(kTiming, Bytes(key)));
+  return impl_->Used([&] { return impl_->Find<internal::StoredTiming>(Key(kTiming, Bytes(key))); });
 }
-absl::Status Store::PutJob(const internal::StoredJob& job) { return impl_->PutJob(job); }
+absl::Status Store::PutJob(const internal::StoredJob& job) {
+  return impl_->Used([&] { return impl_->PutJob(job); });
+}
 absl::StatusOr<std::optional<internal::StoredJob>> Store::FindJob(const std::string& id) {
-  return impl_->Find<internal::StoredJob>(Key(kJob, id));
+  return impl_->Used([&] { return impl_->Find<internal::StoredJob>(Key(kJob, id)); });
 }
 absl::StatusOr<std::vector<internal::StoredJob>> Store::UnfinishedJobs() {
-  return impl_->UnfinishedJobs();
+  return impl_->Used([&] { return impl_->UnfinishedJobs(); });
 }
 absl::StatusOr<std::vector<internal::StoredJob>> Store::ListJobs(const std::string& before,
                                                                  int limit) {
-  return impl_->ListJobs(before, limit);
+  return impl_->Used([&] { return impl_->ListJobs(before, limit); });
 }
 absl::Status Store::PutCandidate(const std::string& job, uint64_t number,
                                  const internal::StoredCandidate& candidate) {
-  return impl_->Put(CandidateKey(job, number), Encode(candidate));
+  return impl_->Used([&] { return impl_->Put(CandidateKey(job, number), Encode(candidate)); });
 }
 absl::StatusOr<std::optional<internal::StoredCandidate>> Store::FindCandidate(
     const std::string& job, uint64_t number) {
-  return impl_->Find<internal::StoredCandidate>(CandidateKey(job, number));
+  return impl_->Used(
+      [&] { return impl_->Find<internal::StoredCandidate>(CandidateKey(job, number)); });
 }
 absl::StatusOr<std::vector<internal::StoredCandidate>> Store::CandidatesOf(const std::string& job) {
-  return impl_->CandidatesOf(job);
+  return impl_->Used([&] { return impl_->CandidatesOf(job); });
 }
 absl::StatusOr<bool> Store::ImportRecord(v1::Record record, const v1::Graph& graph) {
   record.set_imported(true);
   const uint64_t before = impl_->sequence();
-  BEAMD_ASSIGN_OR_RETURN(const v1::Record there, impl_->PutRecord(std::move(record), graph));
+  BEAMD_ASSIGN_OR_RETURN(const v1::Record there, PutRecord(std::move(record), graph));
   return there.imported() && there.sequence() > before;
 }
 void Store::SetObserver(StoreObserver observer) { impl_->SetObserver(std::move(observer)); }
 uint64_t Store::sequence() const { return impl_->sequence(); }
 absl::StatusOr<std::optional<v1::Record>> Store::FindRecordAt(const Digest& key,
                                                               uint64_t sequence) {
-  return impl_->FindRecordAt(key, sequence);
+  return impl_->Used([&] { return impl_->FindRecordAt(key, sequence); });
 }
 absl::Status Store::Checkpoint(const std::string& directory) {
-  return impl_->Checkpoint(directory);
+  return impl_->Used([&] { return impl_->Checkpoint(directory); });
 }
 const std::string& Store::directory() const { return impl_->directory(); }
-absl::Status Store::DropCandidates(const std::string& job) { return impl_->DropCandidates(job); }
+absl::Status Store::DropCandidates(const std::string& job) {
+  return impl_->Used([&] { return impl_->DropCandidates(job); });
+}
 absl::Status Store::PutUsage(const std::string& principal, int64_t day, double seconds) {
   internal::StoredUsage usage;
   usage.set_day(day);
   usage.set_device_seconds(seconds);
-  return impl_->Put(Key(kUsage, principal), Encode(usage));
+  return impl_->Used([&] { return impl_->Put(Key(kUsage, principal), Encode(usage)); });
 }
 absl::StatusOr<double> Store::FindUsage(const std::string& principal, int64_t day) {
-  BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredUsage> usage,
-                         impl_->Find<internal::StoredUsage>(Key(kUsage, principal)));
+  BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredUsage> usage, impl_->Used([&] {
+    return impl_->Find<internal::StoredUsage>(Key(kUsage, principal));
+  }));
   return usage && usage->day() == day ? usage->device_seconds() : 0.0;
 }
 

@@ -17,7 +17,12 @@
 #include "engine/base/mutex.h"
 #include "proto/beamd/v1/ast.pb.h"
 #include "proto/beamd/v1/tuning.pb.h"
+#include "server/store/store_health.h"
 #include "server/store/stored.pb.h"
+
+namespace rocksdb {
+class Env;
+}
 
 namespace beamd {
 
@@ -34,16 +39,33 @@ const std::vector<StoreMigration>& StoreMigrations();
 // took. Called on the thread that did it.
 using StoreObserver = std::function<void(absl::string_view operation, absl::Duration took)>;
 
+struct StoreOptions {
+  std::vector<StoreMigration> migrations = StoreMigrations();
+  // What files are reached through; null: the system's. Outlives the store.
+  rocksdb::Env* env = nullptr;
+  // How long after a failure, and after each try to mend it, the next try comes.
+  absl::Duration retry = absl::Seconds(1);
+};
+
 // Thread-safe. What a call wrote is synced when it returns, unless it says otherwise: then it
 // survives the end of the process, but not of the machine.
+//
+// Where the file system takes no more writes, they fail and reads go on; the store tries again, and
+// goes on by itself once it can. Where a file is damaged, what is in the damaged part is missed and
+// the rest is kept: the store is repaired while calls wait, and says in the log what it lost.
 class Store {
  public:
   // Makes the directory if need be, migrates an older schema. FailedPrecondition where another
-  // process holds it, or where a newer beamd wrote it.
-  static absl::StatusOr<std::unique_ptr<Store>> Open(
-      const std::string& directory,
-      const std::vector<StoreMigration>& migrations = StoreMigrations());
+  // process holds it, or where a newer beamd wrote it. A store that is there and can't be written
+  // is opened all the same.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& directory,
+                                                     const StoreOptions& options = {});
   ~Store();
+
+  StoreHealth health() const;
+  // Told at once, and whenever that changes, whether the store takes writes; on a thread of the
+  // store's from then on. Null: nobody, from when this returns.
+  void SetWatcher(std::function<void(bool writable)> watcher);
 
   // Writes `record` as the next generation of its key, with the graph, and returns it with its
   // generation and its sequence. Earlier generations stay.

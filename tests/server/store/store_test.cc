@@ -284,7 +284,8 @@ TEST_F(StoreTest, MigratesAnOlderSchemaAndRefusesANewerOne) {
     return std::vector<StoreEntry>{entry};
   });
   for (int opens = 0; opens < 2; ++opens) {
-    absl::StatusOr<std::unique_ptr<Store>> newer = Store::Open(directory_, migrations);
+    absl::StatusOr<std::unique_ptr<Store>> newer =
+        Store::Open(directory_, {.migrations = migrations});
     ASSERT_TRUE(newer.ok()) << newer.status();
     EXPECT_EQ((*(*newer)->FindRecord(Named("a")))->label(), "migrated");
     EXPECT_EQ((*(*newer)->RecordsOf(Named("k")))[0].label(), "migrated");
@@ -303,7 +304,7 @@ TEST_F(StoreTest, AMigrationThatFailsChangesNothing) {
     if (entry.key[0] == 'r') return absl::DataLossError("no");
     return std::vector<StoreEntry>{};
   });
-  EXPECT_FALSE(Store::Open(directory_, migrations).ok());
+  EXPECT_FALSE(Store::Open(directory_, {.migrations = migrations}).ok());
   Reopen();
   EXPECT_TRUE(*store_->FindRecord(Named("a")));
   EXPECT_TRUE(*store_->FindGraph(Named("k")));

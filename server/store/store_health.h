@@ -1,0 +1,17 @@
+// How a store fares.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace beamd {
+
+struct StoreHealth {
+  bool writable = true;
+  std::string why;            // it isn't
+  int64_t failed_writes = 0;  // since it was opened
+  int64_t unreadable = 0;     // values met that can't be read
+  int64_t repairs = 0;
+};
+
+}  // namespace beamd
