@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -146,6 +147,8 @@ sigset_t BlockSignals() {
   sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  // A file at its limit is a write that fails, like any other.
+  signal(SIGXFSZ, SIG_IGN);
   return signals;
 }
 
@@ -280,26 +283,49 @@ void SampleStore(const Store& store, std::vector<Sample>& out) {
     if (!error) bytes += static_cast<double>(size);
   }
   out.push_back({.name = "beamd_store_bytes", .help = "Files of the store.", .value = bytes});
+  const StoreHealth health = store.health();
+  out.push_back({.name = "beamd_store_writable",
+                 .help = "1 while the store takes writes.",
+                 .value = health.writable ? 1.0 : 0.0});
+  const auto count = [&](const char* name, const char* help, int64_t value) {
+    out.push_back({.name = name,
+                   .help = help,
+                   .kind = Sample::kCounter,
+                   .value = static_cast<double>(value)});
+  };
+  count("beamd_store_failed_writes_total", "Writes that the store did not take.",
+        health.failed_writes);
+  count("beamd_store_unreadable_total", "Values of the store that were met damaged.",
+        health.unreadable);
+  count("beamd_store_repairs_total", "Repairs of the store.", health.repairs);
+}
+
+// One that can't write its store answers all the same, and a restart would not mend it: it says so.
+std::string HealthText(const Store& store, absl::string_view well) {
+  const StoreHealth health = store.health();
+  if (health.writable) return absl::StrCat(well, "\n");
+  return absl::StrCat(well, ", degraded: the store takes no writes: ", health.why, "\n");
 }
 
 // Metrics and health while the daemon lives.
 absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(const ServeConfig& config, Metrics& metrics,
+                                                      const Store& store,
                                                       const std::atomic<bool>& ready) {
   if (config.http_listen.empty()) return nullptr;
   BEAMD_ASSIGN_OR_RETURN(
       std::unique_ptr<HttpServer> http,
-      HttpServer::Start(config.http_listen,
-                        {{"/metrics",
-                          [&metrics] {
-                            return HttpAnswer{
-                                .body = metrics.Scrape(),
+      HttpServer::Start(
+          config.http_listen,
+          {{"/metrics",
+            [&metrics] {
+              return HttpAnswer{.body = metrics.Scrape(),
                                 .content_type = "text/plain; version=0.0.4; charset=utf-8"};
-                          }},
-                         {"/healthz", [] { return HttpAnswer{.body = "ok\n"}; }},
-                         {"/readyz", [&ready] {
-                            return ready ? HttpAnswer{.body = "ready\n"}
-                                         : HttpAnswer{.status = 503, .body = "not ready\n"};
-                          }}}));
+            }},
+           {"/healthz", [&store] { return HttpAnswer{.body = HealthText(store, "ok")}; }},
+           {"/readyz", [&store, &ready] {
+              return ready ? HttpAnswer{.body = HealthText(store, "ready")}
+                           : HttpAnswer{.status = 503, .body = "not ready\n"};
+            }}}));
   spdlog::info("http={}", http->address());
   return http;
 }
@@ -385,7 +411,7 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
        .device_seconds_a_day = config.principal_device_seconds,
        .host = HostName(),
        .build = build});
-  BEAMD_RETURN_IF_ERROR(tuner.ResumeJobs());
+  tuner.ResumeJobs();
   SessionTable sessions(
       {.limits = SessionLimitsOf(config),
        .runner_args = {"session", absl::StrCat("--sandbox=", Name(config.sandbox ? Sandbox::kStrict
@@ -413,8 +439,14 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
     SampleSessions(sessions, out);
     SampleStore(store, out);
   });
+  store->SetWatcher([&server, &tuner](bool writable) {
+    server->ShowStore(writable);
+    if (writable) tuner.StoreRecovered();
+  });
+  const absl::Cleanup unwatch = [&store] { store->SetWatcher(nullptr); };
   // After all that it shows.
-  BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http, StartHttp(config, metrics, ready));
+  BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http,
+                         StartHttp(config, metrics, *store, ready));
   ready = true;
   NotifySystemd("READY=1");
   std::printf("ready %s\n", server->address().c_str());

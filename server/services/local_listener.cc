@@ -1,8 +1,6 @@
 #include "server/services/local_listener.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -10,14 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
 #include "grpcpp/server_posix.h"
+#include "server/services/acceptor.h"
 #include "spdlog/spdlog.h"
 
 namespace beamd {
@@ -36,7 +34,7 @@ int Renumber(int fd) {
   const int end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
   if (++next >= end) next = std::min(kFirst, end / 2);
   int moved = fcntl(fd, F_DUPFD_CLOEXEC, next);
-  if (moved < 0) moved = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (moved < 0) moved = fcntl(fd, F_DUPFD_CLOEXEC, std::min(kFirst, end / 2));
   close(fd);
   if (moved >= 0) next = moved;
   return moved;
@@ -59,14 +57,9 @@ class LocalListener::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() {
-    if (thread_.joinable()) {
-      const uint64_t one = 1;
-      [[maybe_unused]] const ssize_t told = write(stop_, &one, sizeof(one));
-      thread_.join();
-      unlink(path_.c_str());
-    }
-    if (listener_ >= 0) close(listener_);
-    if (stop_ >= 0) close(stop_);
+    if (acceptor_ == nullptr) return;
+    acceptor_.reset();
+    unlink(path_.c_str());
   }
 
   absl::Status Listen() {
@@ -84,34 +77,20 @@ class LocalListener::Impl {
       }
       unlink(path_.c_str());
     }
-    listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    stop_ = eventfd(0, EFD_CLOEXEC);
-    if (listener_ < 0 || stop_ < 0 ||
-        bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listener < 0 ||
+        bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
         // Who may do what is said by the access file.
-        chmod(path_.c_str(), 0666) != 0 || listen(listener_, SOMAXCONN) != 0) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("listening on ", path_));
+        chmod(path_.c_str(), 0666) != 0 || listen(listener, SOMAXCONN) != 0) {
+      const absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("listening on ", path_));
+      if (listener >= 0) close(listener);
+      return status;
     }
-    thread_ = std::thread([this] { Accept(); });
+    BEAMD_ASSIGN_OR_RETURN(acceptor_, Acceptor::Start({listener}, [this](int fd) { Take(fd); }));
     return absl::OkStatus();
   }
 
  private:
-  void Accept() {
-    std::array<pollfd, 2> events = {pollfd{listener_, POLLIN, 0}, pollfd{stop_, POLLIN, 0}};
-    while (true) {
-      if (poll(events.data(), events.size(), -1) < 0 && errno != EINTR) return;
-      if ((events[1].revents & POLLIN) != 0) return;
-      const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (fd >= 0) {
-        Take(fd);
-      } else if (errno == EMFILE || errno == ENFILE) {
-        // The connection stays in the backlog until there is a descriptor.
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      }
-    }
-  }
-
   void Take(int fd) {
     fd = Renumber(fd);
     ucred who{};
@@ -128,9 +107,7 @@ class LocalListener::Impl {
   const std::string path_;
   grpc::Server& server_;
   LocalUsers& users_;
-  int listener_ = -1;
-  int stop_ = -1;
-  std::thread thread_;
+  std::unique_ptr<Acceptor> acceptor_;
 };
 
 LocalListener::LocalListener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

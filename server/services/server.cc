@@ -8,11 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "engine/base/status.h"
+#include "engine/base/steady_clock.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "server/services/acceptor.h"
 #include "server/services/admin_service.h"
 #include "server/services/batch_stream.h"
 #include "server/services/executor_service.h"
@@ -53,6 +54,7 @@ class GrpcServer final : public Server {
         executor_(sessions, tuner, supervisor, fleet, desk_) {}
 
   ~GrpcServer() override {
+    acceptor_ = nullptr;
     local_ = nullptr;
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
   }
@@ -61,16 +63,13 @@ class GrpcServer final : public Server {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort(
-        options.listen,
+    BEAMD_ASSIGN_OR_RETURN(const TcpListeners listeners, ListenTcp(options.listen));
+    to_grpc_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
         options.certificates == nullptr
             ? grpc::InsecureServerCredentials()
             :  // A client without a certificate has a token, which only an access file knows.
-            options.certificates->ServerCredentials(!options.access_file),
-        &port);
-    // Else a second server would share the port without a word.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+            options.certificates->ServerCredentials(!options.access_file));
     builder.SetMaxReceiveMessageSize(options.message_bytes);
     builder.SetMaxSendMessageSize(-1);
     builder.RegisterService(&tuner_service_);
@@ -82,9 +81,14 @@ class GrpcServer final : public Server {
     builder.RegisterService(&admin_);
     builder.RegisterService(&executor_);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) {
-      return absl::UnavailableError(absl::StrCat("can't listen on ", options.listen));
-    }
+    if (server_ == nullptr) return absl::InternalError("gRPC doesn't start");
+    // Not before: gRPC closes what comes earlier.
+    BEAMD_ASSIGN_OR_RETURN(
+        acceptor_, Acceptor::Start(listeners.sockets, [this](int fd) {
+          grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+          connection.fd = fd;
+          to_grpc_->HandleNewConnection(&connection);
+        }));
     if (!options.unix_socket.empty()) {
       BEAMD_ASSIGN_OR_RETURN(
           local_, LocalListener::Start(options.unix_socket, *server_, desk_.local_users()));
@@ -95,7 +99,7 @@ class GrpcServer final : public Server {
     }
     const absl::string_view listen = options.listen;
     const size_t colon = listen.rfind(':');
-    address_ = absl::StrCat(listen.substr(0, colon), ":", port);
+    address_ = absl::StrCat(listen.substr(0, colon), ":", listeners.port);
     return absl::OkStatus();
   }
 
@@ -108,11 +112,16 @@ class GrpcServer final : public Server {
     return answer.wait_for(absl::ToChronoMilliseconds(within)) == std::future_status::ready;
   }
 
+  void ShowStore(bool writable) override {
+    server_->GetHealthCheckService()->SetServingStatus("beamd.v1.Store", writable);
+  }
+
   void Drain(absl::Duration grace) override {
     local_ = nullptr;
     server_->GetHealthCheckService()->SetServingStatus(false);
-    tuner_.Drain(absl::Now() + grace);
+    tuner_.Drain(SteadyNow() + grace);
     sessions_.CloseAll();
+    acceptor_ = nullptr;
     server_->Shutdown(std::chrono::system_clock::now() + kLastCalls);
     server_->Wait();
   }
@@ -130,6 +139,8 @@ class GrpcServer final : public Server {
   AdminService admin_;
   ExecutorService executor_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> to_grpc_;
+  std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<LocalListener> local_;
   std::string address_;
 };

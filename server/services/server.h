@@ -47,6 +47,9 @@ class Server {
   virtual const std::string& address() const = 0;
   // Whether a thread that handles requests comes to `within` the time.
   virtual bool Responds(absl::Duration within) = 0;
+  // What the health service says of "beamd.v1.Store". The services that use the store go on: they
+  // answer without it.
+  virtual void ShowStore(bool writable) = 0;
   // Health says NOT_SERVING, new work is refused; jobs get until `grace` to end, then are
   // cancelled, and sessions are ended. Returns once the last call is answered.
   virtual void Drain(absl::Duration grace) = 0;

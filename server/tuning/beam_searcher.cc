@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
+#include "engine/base/steady_clock.h"
 #include "engine/search/beam.h"
 #include "server/store/tuning_key.h"
 #include "server/tuning/job_memory.h"
@@ -69,10 +69,10 @@ void AddFailures(const std::array<int64_t, kFailureCount>& failures, Map& map) {
 // Turns the search's reports into progress, now and then.
 class Teller {
  public:
-  explicit Teller(const SearchJob& job) : job_(job), began_(absl::Now()) {}
+  explicit Teller(const SearchJob& job) : job_(job), began_(SteadyNow()) {}
 
   void Tell(const BeamProgress& from) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (from.round != round_) round_began_ = now;
     const bool better = from.best_s > 0 && from.best_s != best_s_;
     const std::string debug = Debug(from, better, now);
@@ -177,7 +177,9 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
   const TargetCaps caps = SearchedCaps(job.device.caps, job.options);
   BEAMD_ASSIGN_OR_RETURN(const Kernel kernel, Kernel::Create(job.kernel.sink, caps));
   BeamOptions options = ToBeamOptions(job);
-  BEAMD_ASSIGN_OR_RETURN(const std::vector<v1::Record> records, store_.RecordsOf(hash));
+  // What the store can't tell costs the search a head start, no more.
+  const std::vector<v1::Record> records =
+      store_.RecordsOf(hash).value_or(std::vector<v1::Record>());
   for (const v1::Record& record : records) {
     std::vector<Opt> opts = FromWire(record.opts());
     const bool known =
@@ -197,8 +199,8 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
   const absl::Duration compile_limit = absl::Seconds(job.options.compile_timeout().seconds()) +
                                        absl::Nanoseconds(job.options.compile_timeout().nanos());
   JobMemory memory(store_, job.id);
-  BEAMD_RETURN_IF_ERROR(memory.Load());
-  const absl::Time began = absl::Now() - memory.spent();
+  memory.Load().IgnoreError();
+  const absl::Time began = SteadyNow() - memory.spent();
   options.deadline = began + job.budget;
   if (memory.size() > 0) {
     options.recall = [&](const std::vector<Opt>& opts) { return memory.Find(opts); };
@@ -223,7 +225,7 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
         if (candidate.uops > 0) ++compiled;
         if (candidate.recalled) return;
         if (capture_ != nullptr) capture_->Candidate(hash.Hex(), candidate);
-        memory.Add(candidate, progress.round, absl::Now() - began);
+        memory.Add(candidate, progress.round, SteadyNow() - began);
         if (!WorthRemembering(candidate.failure)) return;
         internal::StoredTiming timing;
         timing.set_failure(static_cast<uint32_t>(candidate.failure));

@@ -65,17 +65,21 @@ std::optional<v1::MissReason> FirstDifference(const v1::Record& record, const Ma
   return std::nullopt;
 }
 
-absl::StatusOr<MatchAnswer> FindMatch(Store& store, const MatchQuery& query) {
-  BEAMD_ASSIGN_OR_RETURN(std::vector<v1::Record> records, store.RecordsOf(query.kernel));
-  if (records.empty()) return MatchAnswer(v1::MISS_REASON_NO_RECORD);
-  BEAMD_ASSIGN_OR_RETURN(const std::optional<v1::Graph> graph, store.FindGraph(query.kernel));
-  if (!graph || !MessageDifferencer::Equals(*graph, *query.graph)) {
-    return MatchAnswer(v1::MISS_REASON_GRAPH_MISMATCH);
+MatchAnswer FindMatch(Store& store, const MatchQuery& query) {
+  absl::StatusOr<std::vector<v1::Record>> found = store.RecordsOf(query.kernel);
+  if (!found.ok()) return v1::MISS_REASON_UNREADABLE;
+  std::vector<v1::Record>& records = *found;
+  if (records.empty()) return v1::MISS_REASON_NO_RECORD;
+  const absl::StatusOr<std::optional<v1::Graph>> graph = store.FindGraph(query.kernel);
+  if (!graph.ok()) return v1::MISS_REASON_UNREADABLE;
+  if (!*graph || !MessageDifferencer::Equals(**graph, *query.graph)) {
+    return v1::MISS_REASON_GRAPH_MISMATCH;
   }
   // The closest first, of equals the newest.
   std::sort(records.begin(), records.end(), [&](const v1::Record& a, const v1::Record& b) {
-    return std::make_tuple(LevelOf(a, query), -a.created().seconds(), -a.created().nanos()) <
-           std::make_tuple(LevelOf(b, query), -b.created().seconds(), -b.created().nanos());
+    // By what was written last: clocks are set back.
+    return std::make_tuple(LevelOf(a, query), b.sequence(), b.created().seconds()) <
+           std::make_tuple(LevelOf(b, query), a.sequence(), a.created().seconds());
   });
   v1::MissReason why = v1::MISS_REASON_NO_RECORD;
   for (const v1::Record& record : records) {
@@ -84,15 +88,15 @@ absl::StatusOr<MatchAnswer> FindMatch(Store& store, const MatchQuery& query) {
       // The record that differs last tells best what to change.
       why = std::max(why, FirstDifference(record, query).value_or(v1::MISS_REASON_IMPORTED));
     } else if (!query.applies(FromWire(record.opts()))) {
-      return MatchAnswer(v1::MISS_REASON_NOT_APPLICABLE);
+      return v1::MISS_REASON_NOT_APPLICABLE;
     } else {
       v1::Hit hit;
       *hit.mutable_record() = record;
       hit.set_match(level);
-      return MatchAnswer(std::move(hit));
+      return hit;
     }
   }
-  return MatchAnswer(why);
+  return why;
 }
 
 }  // namespace beamd

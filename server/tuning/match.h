@@ -26,9 +26,9 @@ struct MatchQuery {
   std::function<bool(const std::vector<Opt>&)> applies;
 };
 
-// A hit, or why there is none.
+// A hit, or why there is none; what the store can't read is none.
 using MatchAnswer = std::variant<v1::Hit, v1::MissReason>;
-absl::StatusOr<MatchAnswer> FindMatch(Store& store, const MatchQuery& query);
+MatchAnswer FindMatch(Store& store, const MatchQuery& query);
 
 // How the record's place and options differ from the query's, the first difference in the order of
 // MissReason; nullopt: not at all.

@@ -1,5 +1,8 @@
 #include "server/tuning/tuner.h"
 
+#include <algorithm>
+#include <atomic>
+#include <functional>
 #include <random>
 #include <utility>
 
@@ -8,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
+#include "engine/base/steady_clock.h"
 #include "google/protobuf/util/time_util.h"
 #include "server/store/tuning_key.h"
 #include "server/tuning/options.h"
@@ -25,11 +29,19 @@ constexpr uint32_t kMostStuck = 10;
 
 google::protobuf::Timestamp Now() { return TimeUtil::GetCurrentTime(); }
 
-// Sorts by time; the random half keeps daemons on one clock apart.
+// Jobs that the store did not take and that have ended are kept up to so many.
+constexpr size_t kMostUnwritten = 1000;
+
+// Sorts by time, whatever the clock does; the random half keeps daemons on one clock apart.
 std::string NewJobId() {
   static thread_local std::mt19937_64 random{std::random_device{}()};
-  return absl::StrFormat("%012x%08x", absl::ToUnixMillis(absl::Now()),
-                         static_cast<uint32_t>(random()));
+  static std::atomic<int64_t> last = 0;
+  int64_t before = last;
+  int64_t now = 0;
+  do {
+    now = std::max(before, absl::ToUnixMillis(absl::Now()));
+  } while (!last.compare_exchange_weak(before, now));
+  return absl::StrFormat("%012x%08x", now, static_cast<uint32_t>(random()));
 }
 
 bool Fits(const TuningDevice& device, const v1::DeviceSelector& selector) {
@@ -111,7 +123,8 @@ struct Tuner::Task {
   std::shared_ptr<Job> job;
   Plan plan;
   internal::StoredJob stored;
-  absl::Time accepted;
+  absl::Time accepted;    // of SteadyNow
+  bool unstored = false;  // it has a record that the store did not take
 };
 
 Tuner::Tuner(Store& store, std::vector<TuningDevice> devices, TunerParts parts,
@@ -124,21 +137,99 @@ Tuner::Tuner(Store& store, std::vector<TuningDevice> devices, TunerParts parts,
 
 Tuner::~Tuner() { Drain(absl::InfinitePast()); }
 
-absl::Status Tuner::ResumeJobs() {
-  BEAMD_ASSIGN_OR_RETURN(std::vector<internal::StoredJob> jobs, store_.UnfinishedJobs());
-  for (internal::StoredJob& job : jobs) {
+void Tuner::ResumeJobs() {
+  absl::StatusOr<std::vector<internal::StoredJob>> jobs = store_.UnfinishedJobs();
+  resume_again_ = !jobs.ok();
+  if (!jobs.ok()) {
+    spdlog::error("jobs of before can't be read: {}", jobs.status().ToString());
+    return;
+  }
+  for (internal::StoredJob& job : *jobs) {
     const std::string id = job.id();
+    if (FindLive(id)) continue;
     internal::StoredJob failed = job;
     absl::Status status = Resume(std::move(job));
     if (status.ok()) continue;
     spdlog::warn("job={} can't be taken up: {}", id, status.ToString());
+    // The store's fault: it may be taken up later.
+    resume_again_ = resume_again_ || absl::IsDataLoss(status);
+    if (absl::IsDataLoss(status)) continue;
     failed.set_state(internal::StoredJob::FAILED);
     failed.set_code(static_cast<int>(status.code()));
     failed.set_error(std::string(status.message()));
     *failed.mutable_ended() = Now();
-    BEAMD_RETURN_IF_ERROR(store_.PutJob(failed));
+    WriteJob({.job = std::move(failed)});
   }
-  return absl::OkStatus();
+}
+
+void Tuner::StoreRecovered() {
+  MutexLock one(recovering_);
+  std::map<std::string, Unwritten> jobs;
+  {
+    MutexLock lock(unwritten_mutex_);
+    jobs = unwritten_;
+  }
+  size_t records = 0;
+  for (auto& [id, unwritten] : jobs) {
+    internal::StoredJob job = unwritten.job;
+    if (unwritten.graph) {
+      const absl::StatusOr<v1::Record> record =
+          store_.PutRecord(job.result().record(), *unwritten.graph);
+      if (!record.ok()) return;  // it comes again
+      ++records;
+      job.clear_result();
+      job.set_generation(record->generation());
+    }
+    {
+      MutexLock lock(unwritten_mutex_);
+      const auto it = unwritten_.find(id);
+      // It went on meanwhile: a newer state was written, or waits here for the next time.
+      if (it == unwritten_.end() || it->second.job.state() != unwritten.job.state()) continue;
+      if (!store_.PutJob(job).ok()) return;
+      unwritten_.erase(it);
+    }
+  }
+  if (!jobs.empty()) {
+    spdlog::info("store: {} jobs and {} records of meanwhile were written", jobs.size(), records);
+  }
+  if (resume_again_.exchange(false)) ResumeJobs();
+}
+
+bool Tuner::WriteJob(Unwritten unwritten) {
+  MutexLock lock(unwritten_mutex_);
+  const std::string id = unwritten.job.id();
+  if (const absl::Status status = store_.PutJob(unwritten.job); status.ok()) {
+    unwritten_.erase(id);
+    // A record that must follow still waits.
+    if (unwritten.graph) unwritten_[id] = std::move(unwritten);
+    return true;
+  }
+  unwritten_[id] = std::move(unwritten);
+  if (unwritten_.size() > kMostUnwritten) {
+    const auto ended = std::find_if(unwritten_.begin(), unwritten_.end(), [](const auto& entry) {
+      return entry.second.job.state() != internal::StoredJob::ACCEPTED;
+    });
+    if (ended != unwritten_.end()) unwritten_.erase(ended);
+  }
+  return false;
+}
+
+absl::StatusOr<internal::StoredJob> Tuner::ReadJob(const std::string& id) const {
+  {
+    MutexLock lock(unwritten_mutex_);
+    if (const auto it = unwritten_.find(id); it != unwritten_.end()) return it->second.job;
+  }
+  BEAMD_ASSIGN_OR_RETURN(std::optional<internal::StoredJob> stored, store_.FindJob(id));
+  if (!stored) return NoSuchJob(id);
+  return *std::move(stored);
+}
+
+std::optional<v1::TuneResult> Tuner::UnwrittenResult(const std::string& key) const {
+  MutexLock lock(unwritten_mutex_);
+  for (const auto& [id, unwritten] : unwritten_) {
+    if (unwritten.graph && unwritten.job.key() == key) return unwritten.job.result();
+  }
+  return std::nullopt;
 }
 
 absl::Status Tuner::Resume(internal::StoredJob stored) {
@@ -152,7 +243,8 @@ absl::Status Tuner::Resume(internal::StoredJob stored) {
     stored.set_state(internal::StoredJob::FINISHED);
     stored.set_generation(record->generation());
     *stored.mutable_ended() = Now();
-    return store_.PutJob(stored);
+    WriteJob({.job = std::move(stored)});
+    return absl::OkStatus();
   }
   if (key != stored.key()) {
     // A driver, a compiler or a device was changed: what was measured is of another place.
@@ -170,17 +262,19 @@ absl::Status Tuner::Resume(internal::StoredJob stored) {
     return absl::AbortedError(
         absl::StrCat("given up: ", kMostStuck, " daemons in a row took it up and got no further"));
   }
-  BEAMD_RETURN_IF_ERROR(store_.PutJob(stored));
   MutexLock lock(mutex_);
   if (in_flight_.count(key) > 0) {
     return absl::AbortedError("another job that was taken up searches the same");
   }
+  WriteJob({.job = stored});
   auto task = std::make_shared<Task>();
   task->job = std::make_shared<Job>(stored.id(), key);
   task->job->Join({.keep = true, .store = !request.no_store()});
   task->plan = std::move(plan);
   task->stored = std::move(stored);
-  task->accepted = absl::FromUnixNanos(TimeUtil::TimestampToNanoseconds(task->stored.created()));
+  const absl::Duration age =
+      absl::Now() - absl::FromUnixNanos(TimeUtil::TimestampToNanoseconds(task->stored.created()));
+  task->accepted = SteadyNow() - std::max(age, absl::ZeroDuration());
   spdlog::info("job={} taken up again, time {}", task->job->id(), task->stored.resumes());
   Enqueue(std::move(task));
   return absl::OkStatus();
@@ -214,7 +308,7 @@ absl::StatusOr<Tuner::Plan> Tuner::MakePlan(const v1::Graph& graph, const v1::Se
   return plan;
 }
 
-absl::StatusOr<MatchAnswer> Tuner::Match(const Plan& plan) const {
+MatchAnswer Tuner::Match(const Plan& plan) const {
   MatchQuery query = plan.query;
   query.graph = &plan.kernel.canonical;
   query.applies = [&](const std::vector<Opt>& opts) {
@@ -226,7 +320,7 @@ absl::StatusOr<MatchAnswer> Tuner::Match(const Plan& plan) const {
 absl::StatusOr<v1::LookupAnswer> Tuner::Lookup(const v1::LookupQuery& query) {
   BEAMD_ASSIGN_OR_RETURN(const Plan plan,
                          MakePlan(query.graph(), query.search(), query.device(), query.match()));
-  BEAMD_ASSIGN_OR_RETURN(MatchAnswer match, Match(plan));
+  MatchAnswer match = Match(plan);
   v1::LookupAnswer answer;
   answer.set_key(plan.query.key.Hex());
   if (auto* hit = std::get_if<v1::Hit>(&match)) {
@@ -237,12 +331,18 @@ absl::StatusOr<v1::LookupAnswer> Tuner::Lookup(const v1::LookupQuery& query) {
   return answer;
 }
 
-absl::StatusOr<bool> Tuner::AnswerFromStore(const Plan& plan, Answer& answer) const {
-  BEAMD_ASSIGN_OR_RETURN(MatchAnswer match, Match(plan));
+bool Tuner::AnswerFromStore(const Plan& plan, Answer& answer) const {
+  MatchAnswer match = Match(plan);
   auto* hit = std::get_if<v1::Hit>(&match);
   if (hit == nullptr) {
     answer.accepted.set_miss(std::get<v1::MissReason>(match));
-    return false;
+    // What the store could not take yet answers too, and says so.
+    answer.result = UnwrittenResult(plan.query.key.Hex());
+    if (!answer.result) return false;
+    answer.accepted.clear_miss();
+    answer.result->set_match(v1::MATCH_STRICT);
+    answer.result->set_trace_id(answer.accepted.trace_id());
+    return true;
   }
   answer.accepted.clear_miss();
   answer.result.emplace();
@@ -267,8 +367,7 @@ absl::StatusOr<Tuner::Answer> Tuner::Tune(const v1::TuneRequest& request, const 
   answer.accepted.set_miss(v1::MISS_REASON_REFRESH);
   const bool refresh = request.mode() == v1::TUNE_MODE_REFRESH;
   if (!refresh) {
-    BEAMD_ASSIGN_OR_RETURN(const bool answered, AnswerFromStore(plan, answer));
-    if (answered) return answer;
+    if (AnswerFromStore(plan, answer)) return answer;
   }
   if (request.mode() == v1::TUNE_MODE_LOOKUP_ONLY) {
     return WithDetail(absl::NotFoundError("no stored answer, and the request forbids a search"),
@@ -290,8 +389,7 @@ absl::StatusOr<Tuner::Answer> Tuner::Tune(const v1::TuneRequest& request, const 
     queue_.Hasten(job->id(), HasteOf(request.priority()));
   } else {
     if (!refresh) {
-      BEAMD_ASSIGN_OR_RETURN(const bool answered, AnswerFromStore(plan, answer));
-      if (answered) return answer;
+      if (AnswerFromStore(plan, answer)) return answer;
     }
     job = std::make_shared<Job>(NewJobId(), answer.accepted.key());
     job->Join(wish);
@@ -299,7 +397,9 @@ absl::StatusOr<Tuner::Answer> Tuner::Tune(const v1::TuneRequest& request, const 
   answer.accepted.set_job(job->id());
   answer.watch = job->Watch(std::move(changed));
   if (!answer.accepted.joined()) {
-    BEAMD_RETURN_IF_ERROR(Accept(std::move(plan), request, caller, std::move(job)));
+    BEAMD_ASSIGN_OR_RETURN(const bool durable,
+                           Accept(std::move(plan), request, caller, std::move(job)));
+    answer.accepted.set_not_durable(!durable);
   }
   return answer;
 }
@@ -309,9 +409,8 @@ absl::StatusOr<Tuner::Answer> Tuner::TuneNow(Plan plan, const v1::TuneRequest& r
   // What the caller's policy would not serve may still be the best to be had at once.
   Answer close;
   plan.query.policy = std::max(request.match(), v1::MATCH_POLICY_SAME_ARCH);
-  BEAMD_ASSIGN_OR_RETURN(const bool answered, AnswerFromStore(plan, close));
   v1::TuneResult result;
-  if (answered) {
+  if (AnswerFromStore(plan, close)) {
     result = *std::move(close.result);
   } else {
     BEAMD_ASSIGN_OR_RETURN(
@@ -364,9 +463,7 @@ absl::StatusOr<v1::ReplayResponse> Tuner::Replay(const v1::ReplayRequest& reques
   v1::TuneRequest how;
   Digest kernel_hash;
   if (!request.job().empty()) {
-    BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredJob> job,
-                           store_.FindJob(request.job()));
-    if (!job) return NoSuchJob(request.job());
+    BEAMD_ASSIGN_OR_RETURN(const internal::StoredJob job, ReadJob(request.job()));
     BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredCandidate> candidate,
                            store_.FindCandidate(request.job(), request.candidate()));
     if (!candidate) {
@@ -374,7 +471,7 @@ absl::StatusOr<v1::ReplayResponse> Tuner::Replay(const v1::ReplayRequest& reques
                             "job ", request.job(), " has no candidate ", request.candidate())),
                         {.reason = "NO_CANDIDATE", .field = "candidate"});
     }
-    how = job->request();
+    how = job.request();
     *response.mutable_opts() = candidate->opts();
     response.set_was_failure(std::string(FailureName(candidate->failure())));
     response.set_was_detail(candidate->detail());
@@ -443,8 +540,8 @@ absl::Status Tuner::CheckQuota(const std::string& principal) {
        .value = static_cast<int64_t>(used)});
 }
 
-absl::Status Tuner::Accept(Plan plan, const v1::TuneRequest& request, const Caller& caller,
-                           std::shared_ptr<Job> job) {
+absl::StatusOr<bool> Tuner::Accept(Plan plan, const v1::TuneRequest& request, const Caller& caller,
+                                   std::shared_ptr<Job> job) {
   BEAMD_RETURN_IF_ERROR(CheckQuota(caller.principal));
   if (const std::string why = parts_.quarantine(*plan.device); !why.empty()) {
     return WithDetail(absl::UnavailableError(absl::StrCat(plan.device->id, " is ", why,
@@ -454,7 +551,7 @@ absl::Status Tuner::Accept(Plan plan, const v1::TuneRequest& request, const Call
   auto task = std::make_shared<Task>();
   task->job = std::move(job);
   task->plan = std::move(plan);
-  task->accepted = absl::Now();
+  task->accepted = SteadyNow();
   task->stored.set_id(task->job->id());
   task->stored.set_state(internal::StoredJob::ACCEPTED);
   *task->stored.mutable_request() = request;
@@ -464,11 +561,11 @@ absl::Status Tuner::Accept(Plan plan, const v1::TuneRequest& request, const Call
   task->stored.set_trace(caller.trace);
   task->stored.set_principal(caller.principal);
   *task->stored.mutable_created() = Now();
-  BEAMD_RETURN_IF_ERROR(store_.PutJob(task->stored));
-  spdlog::info("job={} trace={} principal={} key={} device={} accepted", task->job->id(),
-               caller.trace, caller.principal, task->job->key(), task->plan.device->id);
+  const bool durable = WriteJob({.job = task->stored});
+  spdlog::info("job={} trace={} principal={} key={} device={} accepted durable={}", task->job->id(),
+               caller.trace, caller.principal, task->job->key(), task->plan.device->id, durable);
   Enqueue(std::move(task));
-  return absl::OkStatus();
+  return durable;
 }
 
 void Tuner::Enqueue(std::shared_ptr<Task> task) {
@@ -480,7 +577,8 @@ void Tuner::Enqueue(std::shared_ptr<Task> task) {
 }
 
 double& Tuner::UsedToday(const std::string& principal) {
-  const int64_t day = absl::ToUnixSeconds(absl::Now()) / (24 * 3600);
+  // A clock that is set back doesn't bring a used quota back.
+  const int64_t day = std::max(usage_day_, absl::ToUnixSeconds(absl::Now()) / (24 * 3600));
   if (day != usage_day_) usage_.clear();
   usage_day_ = day;
   const auto [it, is_new] = usage_.emplace(principal, 0);
@@ -529,7 +627,7 @@ absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
       .budget = budget,
       .refresh = request.mode() == v1::TUNE_MODE_REFRESH,
       .progress = [&](v1::TuneProgress progress) {
-        progress.set_elapsed_s(absl::ToDoubleSeconds(absl::Now() - task.accepted));
+        progress.set_elapsed_s(absl::ToDoubleSeconds(SteadyNow() - task.accepted));
         task.job->Publish(std::move(progress));
       }};
   absl::StatusOr<v1::Record> found = parts_.search(search, *pipeline);
@@ -541,7 +639,7 @@ absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
   record.set_kernel_hash(plan.kernel.hash.Hex());
   *record.mutable_search() = plan.query.search;
   *record.mutable_environment() = plan.device->environment;
-  record.set_search_s(absl::ToDoubleSeconds(absl::Now() - task.accepted));
+  record.set_search_s(absl::ToDoubleSeconds(SteadyNow() - task.accepted));
   *record.mutable_created() = Now();
   record.set_job(task.job->id());
   record.set_host(options_.host);
@@ -567,8 +665,15 @@ absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
   const bool unchecked =
       record.end() != v1::SEARCH_END_CONVERGED && !record.verification().verified();
   if (task.job->wants_store() && stopped == StopReason::kNone && !unchecked) {
-    BEAMD_ASSIGN_OR_RETURN(record, store_.PutRecord(std::move(record), plan.kernel.canonical));
-    result.set_persisted(true);
+    absl::StatusOr<v1::Record> written = store_.PutRecord(record, plan.kernel.canonical);
+    result.set_persisted(written.ok());
+    task.unstored = !written.ok();
+    if (written.ok()) {
+      record = *std::move(written);
+    } else {
+      spdlog::warn("job={} its record waits for the store: {}", task.job->id(),
+                   written.status().ToString());
+    }
   }
   *result.mutable_record() = std::move(record);
   return result;
@@ -598,9 +703,11 @@ void Tuner::Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result) {
     stored.set_error(std::string(result.status().message()));
     spdlog::warn("job={} failed: {}", stored.id(), result.status().ToString());
   }
-  if (const absl::Status status = store_.PutJob(stored); !status.ok()) {
-    spdlog::error("job={} could not be written: {}", stored.id(), status.ToString());
-  }
+  Unwritten last{.job = stored};
+  if (task.unstored) last.graph = task.plan.kernel.canonical;
+  WriteJob(std::move(last));
+  // It may have recovered before it could see this.
+  if (task.unstored && store_.health().writable) StoreRecovered();
   MutexLock lock(usage_mutex_);
   const double used = UsedToday(stored.principal());
   store_.PutUsage(stored.principal(), usage_day_, used).IgnoreError();
@@ -664,17 +771,24 @@ v1::Job Tuner::Describe(const internal::StoredJob& stored) const {
 }
 
 absl::StatusOr<v1::Job> Tuner::GetJob(const std::string& id) const {
-  BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredJob> stored, store_.FindJob(id));
-  if (!stored) return NoSuchJob(id);
-  return Describe(*stored);
+  BEAMD_ASSIGN_OR_RETURN(const internal::StoredJob stored, ReadJob(id));
+  return Describe(stored);
 }
 
 absl::StatusOr<std::vector<v1::Job>> Tuner::ListJobs(const std::string& before, int limit) const {
-  BEAMD_ASSIGN_OR_RETURN(const std::vector<internal::StoredJob> stored,
-                         store_.ListJobs(before, limit));
+  BEAMD_ASSIGN_OR_RETURN(std::vector<internal::StoredJob> stored, store_.ListJobs(before, limit));
+  std::map<std::string, internal::StoredJob, std::greater<>> newest;
+  for (internal::StoredJob& job : stored) newest[job.id()] = std::move(job);
+  {
+    MutexLock lock(unwritten_mutex_);
+    for (const auto& [id, unwritten] : unwritten_) {
+      if (before.empty() || id < before) newest[id] = unwritten.job;
+    }
+  }
   std::vector<v1::Job> jobs;
-  jobs.reserve(stored.size());
-  for (const internal::StoredJob& job : stored) jobs.push_back(Describe(job));
+  for (const auto& [id, job] : newest) {
+    if (static_cast<int>(jobs.size()) < limit) jobs.push_back(Describe(job));
+  }
   return jobs;
 }
 
@@ -682,37 +796,35 @@ absl::StatusOr<Tuner::Answer> Tuner::WatchJob(const std::string& id,
                                               std::function<void()> changed) {
   // First, so that what ends between here and the store is seen in one of the two.
   const std::optional<JobQueue::Entry> live = FindLive(id);
-  BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredJob> stored, store_.FindJob(id));
-  if (!stored) return NoSuchJob(id);
+  BEAMD_ASSIGN_OR_RETURN(const internal::StoredJob stored, ReadJob(id));
   Answer answer;
   answer.accepted.set_job(id);
-  answer.accepted.set_key(stored->key());
-  answer.accepted.set_kernel_hash(stored->kernel_hash());
-  answer.accepted.set_device(stored->device());
-  answer.accepted.set_trace_id(stored->trace());
+  answer.accepted.set_key(stored.key());
+  answer.accepted.set_kernel_hash(stored.kernel_hash());
+  answer.accepted.set_device(stored.device());
+  answer.accepted.set_trace_id(stored.trace());
   answer.accepted.set_joined(true);
   if (live) {
     answer.watch = live->job->Watch(std::move(changed));
     return answer;
   }
-  if (stored->state() == internal::StoredJob::ACCEPTED) {
+  if (stored.state() == internal::StoredJob::ACCEPTED) {
     return absl::UnavailableError(absl::StrCat("job ", id, " waits for the next daemon"));
   }
-  BEAMD_ASSIGN_OR_RETURN(answer.result, StoredResult(*stored));
+  BEAMD_ASSIGN_OR_RETURN(answer.result, StoredResult(stored));
   return answer;
 }
 
 absl::StatusOr<v1::Job> Tuner::CancelJob(const std::string& id) {
   const std::optional<JobQueue::Entry> live = FindLive(id);
-  BEAMD_ASSIGN_OR_RETURN(const std::optional<internal::StoredJob> stored, store_.FindJob(id));
-  if (!stored) return NoSuchJob(id);
+  BEAMD_ASSIGN_OR_RETURN(const internal::StoredJob stored, ReadJob(id));
   if (!live) {
     return WithDetail(absl::FailedPreconditionError(absl::StrCat("job ", id, " has ended")),
                       {.reason = "JOB_ENDED", .field = "id"});
   }
   spdlog::info("job={} cancelled by request", id);
   live->job->token().Cancel(StopReason::kCancelled);
-  return Describe(*stored);
+  return Describe(stored);
 }
 
 }  // namespace beamd

@@ -1,6 +1,7 @@
 // Answers tuning requests: from the store, from the job that already searches, or by a new job.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -96,8 +97,12 @@ class Tuner {
   // Stops without draining: the next daemon takes up the jobs that run.
   ~Tuner();
 
-  // Takes up the jobs that an earlier daemon accepted and did not end. Call before serving.
-  absl::Status ResumeJobs();
+  // Takes up the jobs that an earlier daemon accepted and did not end. Call before serving. What
+  // the store can't tell of them now waits for it.
+  void ResumeJobs();
+
+  // The store takes writes again, or was repaired: writes what it did not take.
+  void StoreRecovered();
 
   struct Answer {
     v1::TuneAccepted accepted;
@@ -142,20 +147,33 @@ class Tuner {
  private:
   struct Plan;
   struct Task;
+  // A job whose last state the store did not take.
+  struct Unwritten {
+    internal::StoredJob job;
+    // Of the result that it has and that should be a record of the store's.
+    std::optional<v1::Graph> graph;
+  };
   absl::StatusOr<Plan> MakePlan(const v1::Graph& graph, const v1::SearchOptions& search,
                                 const v1::DeviceSelector& selector, v1::MatchPolicy policy) const;
-  absl::StatusOr<MatchAnswer> Match(const Plan& plan) const;
+  MatchAnswer Match(const Plan& plan) const;
   absl::StatusOr<Answer> TuneNow(Plan plan, const v1::TuneRequest& request, const Caller& caller);
   // True where the store answers.
-  absl::StatusOr<bool> AnswerFromStore(const Plan& plan, Answer& answer) const;
+  bool AnswerFromStore(const Plan& plan, Answer& answer) const;
   absl::Status CheckQuota(const std::string& principal) BEAMD_REQUIRES(mutex_);
-  absl::Status Accept(Plan plan, const v1::TuneRequest& request, const Caller& caller,
-                      std::shared_ptr<Job> job) BEAMD_REQUIRES(mutex_);
+  // Whether the job was written.
+  absl::StatusOr<bool> Accept(Plan plan, const v1::TuneRequest& request, const Caller& caller,
+                              std::shared_ptr<Job> job) BEAMD_REQUIRES(mutex_);
   absl::Status Resume(internal::StoredJob stored);
   void Enqueue(std::shared_ptr<Task> task) BEAMD_REQUIRES(mutex_);
   void RunTask(Task& task);
   absl::StatusOr<v1::TuneResult> Search(Task& task);
   void Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result);
+  // To the store; where it doesn't take it, it is kept here until the store does. True if written.
+  bool WriteJob(Unwritten job);
+  // Its last state, wherever that is.
+  absl::StatusOr<internal::StoredJob> ReadJob(const std::string& id) const;
+  // A result for the key that waits to be written.
+  std::optional<v1::TuneResult> UnwrittenResult(const std::string& key) const;
   void Charge(const std::string& principal, absl::Duration used);
   double& UsedToday(const std::string& principal) BEAMD_REQUIRES(usage_mutex_);
   // A job that has not ended.
@@ -174,7 +192,11 @@ class Tuner {
   // Device seconds of `usage_day_`, by principal.
   std::map<std::string, double> usage_ BEAMD_GUARDED_BY(usage_mutex_);
   int64_t usage_day_ BEAMD_GUARDED_BY(usage_mutex_) = 0;
-  JobQueue queue_;  // last: its threads use all of the above
+  mutable Mutex unwritten_mutex_;
+  std::map<std::string, Unwritten> unwritten_ BEAMD_GUARDED_BY(unwritten_mutex_);  // by id
+  std::atomic<bool> resume_again_ = false;
+  Mutex recovering_;  // held by StoreRecovered
+  JobQueue queue_;    // last: its threads use all of the above
 };
 
 }  // namespace beamd

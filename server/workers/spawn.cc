@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -75,6 +76,13 @@ absl::StatusOr<SpawnedChild> Spawn(const SpawnOptions& options) {
   }
   const int child_end = Raise(sockets[1]);
   const int null = Raise(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (child_end < 0 || null < 0) {
+    const absl::Status status = absl::ErrnoToStatus(errno, "descriptors for a child");
+    for (const int fd : {sockets[0], child_end, null}) {
+      if (fd >= 0) close(fd);
+    }
+    return status;
+  }
   fcntl(sockets[0], F_SETFL, O_NONBLOCK);
 
   std::vector<std::string> args = {"beamd"};
@@ -96,7 +104,15 @@ absl::StatusOr<SpawnedChild> Spawn(const SpawnOptions& options) {
     return absl::ErrnoToStatus(fork_errno, "fork");
   }
   // The child is not reaped before its pidfd is closed, so the pid is still its own.
-  return SpawnedChild{.pid = pid, .pidfd = pidfd_open(pid, 0), .channel = sockets[0]};
+  const int pidfd = pidfd_open(pid, 0);
+  if (pidfd < 0) {
+    const absl::Status status = absl::ErrnoToStatus(errno, "pidfd_open");
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    close(sockets[0]);
+    return status;
+  }
+  return SpawnedChild{.pid = pid, .pidfd = pidfd, .channel = sockets[0]};
 }
 
 std::vector<int> AllowedCores() {

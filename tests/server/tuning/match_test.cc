@@ -58,21 +58,21 @@ class FindMatchTest : public ::testing::Test {
 
   v1::MissReason Miss(v1::MatchPolicy policy = v1::MATCH_POLICY_STRICT) {
     query_.policy = policy;
-    const absl::StatusOr<MatchAnswer> answer = FindMatch(*store_, query_);
-    if (!answer.ok() || !std::holds_alternative<v1::MissReason>(*answer)) {
+    const MatchAnswer answer = FindMatch(*store_, query_);
+    if (!std::holds_alternative<v1::MissReason>(answer)) {
       ADD_FAILURE() << "no miss";
       return v1::MISS_REASON_UNSPECIFIED;
     }
-    return std::get<v1::MissReason>(*answer);
+    return std::get<v1::MissReason>(answer);
   }
   v1::Hit Hit(v1::MatchPolicy policy = v1::MATCH_POLICY_STRICT) {
     query_.policy = policy;
-    const absl::StatusOr<MatchAnswer> answer = FindMatch(*store_, query_);
-    if (!answer.ok() || !std::holds_alternative<v1::Hit>(*answer)) {
+    const MatchAnswer answer = FindMatch(*store_, query_);
+    if (!std::holds_alternative<v1::Hit>(answer)) {
       ADD_FAILURE() << "no hit";
       return {};
     }
-    return std::get<v1::Hit>(*answer);
+    return std::get<v1::Hit>(answer);
   }
 
   std::unique_ptr<Store> store_;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/mutex.h"
+#include "engine/base/steady_clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/tuning/options.h"
@@ -326,7 +327,7 @@ TEST_F(TunerTest, JobsThatAnEarlierDaemonLeftAreTakenUp) {
   StartTuner();
   EXPECT_EQ(store_->UnfinishedJobs()->size(), 2);
   released_ = true;
-  ASSERT_TRUE(tuner_->ResumeJobs().ok());
+  tuner_->ResumeJobs();
   const Tuner::Answer again = *tuner_->WatchJob(left.accepted.job(), [] {});
   if (again.watch != nullptr) {
     EXPECT_TRUE(End(again.watch->job()).ok());
@@ -352,7 +353,7 @@ TEST_F(TunerTest, AJobWhoseRecordWasWrittenIsNotSearchedAgain) {
   job.clear_generation();
   ASSERT_TRUE(store_->PutJob(job).ok());
   StartTuner();
-  ASSERT_TRUE(tuner_->ResumeJobs().ok());
+  tuner_->ResumeJobs();
   EXPECT_EQ(tuner_->GetJob(job.id())->state(), v1::JOB_STATE_FINISHED);
   EXPECT_EQ(tuner_->GetJob(job.id())->result().record().generation(), 1);
   EXPECT_EQ(searches_, 1);
@@ -362,7 +363,7 @@ TEST_F(TunerTest, AJobThatEndsItsDaemonEachTimeIsGivenUp) {
   const std::string id = Tune(Request()).accepted.job();
   for (int daemon = 0; daemon < 11; ++daemon) {
     StartTuner();
-    ASSERT_TRUE(tuner_->ResumeJobs().ok());
+    tuner_->ResumeJobs();
   }
   const v1::Job job = *tuner_->GetJob(id);
   EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
@@ -662,7 +663,7 @@ TEST_F(TunerTest, DrainingLetsJobsEndUntilItsDeadlineAndRefusesNewOnes) {
   const Tuner::Answer answer = Tune(Request(1));
   const Tuner::Answer queued = Tune(Request(2));
   AwaitSearches(1);
-  tuner_->Drain(absl::Now() + absl::Milliseconds(20));
+  tuner_->Drain(SteadyNow() + absl::Milliseconds(20));
   EXPECT_EQ(tuner_->Tune(Request(3), {}, [] {}).status().code(), absl::StatusCode::kUnavailable);
   const absl::StatusOr<v1::TuneResult> best_so_far = End(answer.watch->job());
   ASSERT_TRUE(best_so_far.ok());
