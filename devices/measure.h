@@ -6,7 +6,8 @@
 // is certain to be slower than `cut_off` is left after the first sample that says so.
 //
 // A sample that something else slowed is taken again. On a CPU that is seen: the thread waited for
-// its core. Foreign load on a GPU isn't seen.
+// its core; where that doesn't end, what the device tells is the time that the thread had. Foreign
+// load on a GPU isn't seen.
 #pragma once
 
 #include <cstdint>

@@ -39,17 +39,20 @@ uint16_t BFloatBits(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+// Elements that are compared at a time, whole blocks.
+constexpr int64_t kCompared = int64_t{1} << 18;
+
 // Blocks of this many elements share a table of hashes.
 constexpr int64_t kBlock = 4096;
 
 // An element's hash is its table entry times its block's own hash, both odd: one multiplication,
 // which compilers make vectors of. Only the upper bits are good.
 template <typename T, typename F>
-void Fill(void* out, int64_t count, uint32_t base, F value) {
+void Fill(void* out, int64_t first, int64_t count, uint32_t base, F value) {
   std::array<uint32_t, kBlock> table;
   for (int64_t i = 0; i < kBlock; ++i) table[i] = Mix(static_cast<uint32_t>(i) + base) | 1;
   for (int64_t begin = 0; begin < count; begin += kBlock) {
-    const uint32_t factor = Mix(static_cast<uint32_t>(begin / kBlock) ^ ~base) | 1;
+    const uint32_t factor = Mix(static_cast<uint32_t>((first + begin) / kBlock) ^ ~base) | 1;
     T* const elements = static_cast<T*>(out) + begin;
     const int64_t n = std::min(kBlock, count - begin);
     for (int64_t i = 0; i < n; ++i) elements[i] = static_cast<T>(value(table[i] * factor));
@@ -62,38 +65,40 @@ int32_t Signed(uint32_t x) { return Unsigned(x) - 100; }
 
 }  // namespace
 
-void FillSeeded(Scalar scalar, int64_t count, int32_t slot, uint64_t seed, void* out) {
+void FillSeeded(Scalar scalar, int64_t count, int32_t slot, uint64_t seed, void* out,
+                int64_t begin) {
   const uint32_t base = Mix(static_cast<uint32_t>(seed) ^ Mix(static_cast<uint32_t>(seed >> 32)) ^
                             Mix(static_cast<uint32_t>(slot) * 0x9E3779B9U));
   switch (scalar) {
     case Scalar::kVoid:
       return;
     case Scalar::kBool:
-      return Fill<uint8_t>(out, count, base, [](uint32_t x) { return x >> 31; });
+      return Fill<uint8_t>(out, begin, count, base, [](uint32_t x) { return x >> 31; });
     case Scalar::kInt8:
-      return Fill<int8_t>(out, count, base, Signed);
+      return Fill<int8_t>(out, begin, count, base, Signed);
     case Scalar::kUint8:
-      return Fill<uint8_t>(out, count, base, Unsigned);
+      return Fill<uint8_t>(out, begin, count, base, Unsigned);
     case Scalar::kInt16:
-      return Fill<int16_t>(out, count, base, Signed);
+      return Fill<int16_t>(out, begin, count, base, Signed);
     case Scalar::kUint16:
-      return Fill<uint16_t>(out, count, base, Unsigned);
+      return Fill<uint16_t>(out, begin, count, base, Unsigned);
     case Scalar::kInt32:
-      return Fill<int32_t>(out, count, base, Signed);
+      return Fill<int32_t>(out, begin, count, base, Signed);
     case Scalar::kUint32:
-      return Fill<uint32_t>(out, count, base, Unsigned);
+      return Fill<uint32_t>(out, begin, count, base, Unsigned);
     case Scalar::kInt64:
-      return Fill<int64_t>(out, count, base, Signed);
+      return Fill<int64_t>(out, begin, count, base, Signed);
     case Scalar::kUint64:
-      return Fill<uint64_t>(out, count, base, Unsigned);
+      return Fill<uint64_t>(out, begin, count, base, Unsigned);
     case Scalar::kFloat16:
-      return Fill<uint16_t>(out, count, base, [](uint32_t x) { return HalfBits(Unit(x)); });
+      return Fill<uint16_t>(out, begin, count, base, [](uint32_t x) { return HalfBits(Unit(x)); });
     case Scalar::kBFloat16:
-      return Fill<uint16_t>(out, count, base, [](uint32_t x) { return BFloatBits(Unit(x)); });
+      return Fill<uint16_t>(out, begin, count, base,
+                            [](uint32_t x) { return BFloatBits(Unit(x)); });
     case Scalar::kFloat32:
-      return Fill<float>(out, count, base, Unit);
+      return Fill<float>(out, begin, count, base, Unit);
     case Scalar::kFloat64:
-      return Fill<double>(out, count, base, Unit);
+      return Fill<double>(out, begin, count, base, Unit);
   }
 }
 
@@ -133,9 +138,13 @@ absl::Status ScratchBuffers::Allocate(size_t i) {
   BEAMD_ASSIGN_OR_RETURN(wholes_[i], device_->Allocate(size + 2 * kGuardBytes));
   BEAMD_ASSIGN_OR_RETURN(buffers_[i], device_->View(*wholes_[i], kGuardBytes, size + kGuardBytes));
   pointers_[i] = buffers_[i].get();
+  return WriteGuards(i);
+}
+
+absl::Status ScratchBuffers::WriteGuards(size_t i) {
   const std::string guard(kGuardBytes, static_cast<char>(kGuard));
   BEAMD_RETURN_IF_ERROR(wholes_[i]->Write(0, std::as_bytes(std::span(guard))));
-  return buffers_[i]->Write(size, std::as_bytes(std::span(guard)));
+  return buffers_[i]->Write(SizeOf(i), std::as_bytes(std::span(guard)));
 }
 
 void ScratchBuffers::FillInitial(size_t i, void* out) const {
@@ -170,7 +179,34 @@ absl::Status ScratchBuffers::Restore(size_t i) {
 
 absl::Status ScratchBuffers::Reset() {
   for (size_t i = 0; i < uses_.size(); ++i) {
-    if (uses_[i].written) BEAMD_RETURN_IF_ERROR(Restore(i));
+    BEAMD_RETURN_IF_ERROR(Restore(i));
+    BEAMD_RETURN_IF_ERROR(WriteGuards(i));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ScratchBuffers::CheckInputs() const {
+  std::string wanted, storage;
+  for (size_t i = 0; i < uses_.size(); ++i) {
+    const KernelImage::Buffer& use = uses_[i];
+    if (use.written) continue;
+    const size_t element = SizeBytes(use.scalar);
+    const auto* const mapped = static_cast<const char*>(buffers_[i]->mapped());
+    for (int64_t begin = 0; begin < use.size_elements; begin += kCompared) {
+      const int64_t count = std::min(kCompared, use.size_elements - begin);
+      wanted.resize(static_cast<size_t>(count) * element);
+      FillSeeded(use.scalar, count, use.slot, seed_, wanted.data(), begin);
+      const char* got = mapped + static_cast<size_t>(begin) * element;
+      if (mapped == nullptr) {
+        storage.resize(wanted.size());
+        BEAMD_RETURN_IF_ERROR(buffers_[i]->Read(static_cast<size_t>(begin) * element,
+                                                std::as_writable_bytes(std::span(storage))));
+        got = storage.data();
+      }
+      if (std::memcmp(got, wanted.data(), wanted.size()) != 0) {
+        return absl::OutOfRangeError(absl::StrCat("wrote to slot ", use.slot, ", an input"));
+      }
+    }
   }
   return absl::OkStatus();
 }

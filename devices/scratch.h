@@ -15,8 +15,9 @@ namespace beamd {
 
 // Writes `count` elements of `scalar` to `out`: floats in [-1, 1) on a grid of 2^-23 (so none is
 // denormal), integers in [-100, 100] or [0, 200], bool 0 or 1; a function of seed, slot and place
-// alone.
-void FillSeeded(Scalar scalar, int64_t count, int32_t slot, uint64_t seed, void* out);
+// alone. The first element's place is `begin`, a multiple of 4096.
+void FillSeeded(Scalar scalar, int64_t count, int32_t slot, uint64_t seed, void* out,
+                int64_t begin = 0);
 
 // Not thread-safe. The device must outlive it.
 class ScratchBuffers {
@@ -31,8 +32,9 @@ class ScratchBuffers {
 
   // In the order of KernelImage::buffers, for Launch.
   std::span<Buffer* const> pointers() const { return pointers_; }
-  // Puts back what written buffers held at first: seeded values where the kernel reads them too,
-  // else a pattern that no kernel stores by accident (every bit set: NaN, -1).
+  // Puts back what all buffers and their guards held at first: seeded values where the kernel reads,
+  // else a pattern that no kernel stores by accident (every bit set: NaN, -1). What ran before may
+  // have written anywhere.
   absl::Status Reset();
   // What buffer i held at first: all of its elements, made anew.
   std::string Initial(size_t i) const;
@@ -41,6 +43,8 @@ class ScratchBuffers {
   const void* Pattern(size_t i) const;
   // OutOfRange naming the slot if something was written before a buffer's begin or behind its end.
   absl::Status CheckGuards() const;
+  // The same if a buffer that is only read has changed.
+  absl::Status CheckInputs() const;
   // The elements of buffer i as they are now.
   absl::StatusOr<std::string> Content(size_t i) const;
   // The same without a copy where the host reaches the memory: valid until the buffer changes. Else
@@ -60,6 +64,7 @@ class ScratchBuffers {
   absl::Status Restore(size_t i);
   // A buffer for place i with its guards around it and nothing in it.
   absl::Status Allocate(size_t i);
+  absl::Status WriteGuards(size_t i);
 
   Device* device_ = nullptr;
   std::vector<KernelImage::Buffer> uses_;

@@ -100,7 +100,8 @@ absl::Status CandidateRunner::RunWhole(const KernelImage& image, ScratchBuffers&
     const DeviceTurnScope turn(turn_);
     BEAMD_RETURN_IF_ERROR(device_.Run(*executable, launch).status());
   }
-  return scratch.CheckGuards();
+  BEAMD_RETURN_IF_ERROR(scratch.CheckGuards());
+  return scratch.CheckInputs();
 }
 
 VerifyDone CandidateRunner::Verify(UOp sink, const VerifyOptions& options, const KernelImage& image,

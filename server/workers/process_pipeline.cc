@@ -1,10 +1,12 @@
 #include "server/workers/process_pipeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <utility>
 
 #include "engine/base/mutex.h"
+#include "engine/base/steady_clock.h"
 #include "server/workers/codec.h"
 
 namespace beamd {
@@ -86,6 +88,17 @@ TimeDone ToTimeDone(uint64_t id, int images, const TaskEnd& end) {
   done.spoiled = reply.spoiled();
   for (const internal::TimeReply::Series& series : reply.images()) {
     done.seconds.emplace_back(series.seconds().begin(), series.seconds().end());
+  }
+  // Whatever the runner takes for a time.
+  const auto is_none = [](double s) { return !std::isnormal(s) || s <= 0; };
+  const bool none = std::any_of(done.seconds.begin(), done.seconds.end(), [&](const auto& series) {
+    return std::any_of(series.begin(), series.end(), is_none);
+  });
+  if (done.failure == Failure::kNone && (none || static_cast<int>(done.seconds.size()) != images)) {
+    done.failure = Failure::kInvalidTime;
+    done.failed_image = -1;
+    done.detail = "the runner told times that are none";
+    done.seconds.clear();
   }
   return done;
 }
@@ -218,7 +231,7 @@ std::optional<Completion> ProcessPipeline::Next(absl::Time deadline) {
 std::optional<Completion> ProcessPipeline::Take(absl::Time deadline) {
   MutexLock lock(inbox_->mutex);
   while (inbox_->completions.empty()) {
-    if (inbox_->cancelled || absl::Now() >= deadline) return std::nullopt;
+    if (inbox_->cancelled || SteadyNow() >= deadline) return std::nullopt;
     inbox_->changed.WaitUntil(inbox_->mutex, deadline);
   }
   if (inbox_->cancelled) return std::nullopt;

@@ -1,6 +1,12 @@
 #include "devices/cpu/device.h"
 
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "devices/scratch.h"
@@ -52,6 +58,49 @@ TEST(CpuDevice, TimesGrowWithTheWork) {
   const absl::Duration few = time(1000), many = time(10000);
   EXPECT_GT(many, few * 5);
   EXPECT_LT(many, few * 20);
+}
+
+TEST(CpuDevice, TimeThatOthersHadTheCoreIsNotTheKernels) {
+  const auto device = OpenCpuDevice();
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto exe = (*device)->Load(Doubling());
+  ASSERT_TRUE(exe.ok()) << exe.status();
+  const auto buffer = (*device)->Allocate(256);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  Buffer* const buffers[] = {buffer->get()};
+  Launch launch;
+  launch.buffers = buffers;
+  launch.end = 8;
+  launch.repeats = 300000;  // some tens of milliseconds
+  cpu_set_t all, one;
+  CPU_ZERO(&all);
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  const int core = sched_getcpu();
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<size_t>(core), &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  const auto time = [&] {
+    std::vector<absl::Duration> took;
+    for (int i = 0; i < 7; ++i) took.push_back(*(*device)->Run(**exe, launch));
+    std::sort(took.begin(), took.end());
+    return took[took.size() / 2];
+  };
+  time();
+  const absl::Duration alone = time();
+  // On the same core as this thread, whose place they inherit.
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 4; ++i) {
+    others.emplace_back([&] {
+      while (!stop) {
+      }
+    });
+  }
+  const absl::Duration beside = time();
+  stop = true;
+  for (std::thread& other : others) other.join();
+  sched_setaffinity(0, sizeof(all), &all);
+  EXPECT_LT(beside, alone * 2) << "a fifth of a core looked like a slow kernel";
 }
 
 TEST(CpuBuffer, WindowsShareItsMemory) {
