@@ -88,7 +88,7 @@ struct FaultCase {
 class EveryFault : public Children, public ::testing::WithParamInterface<FaultCase> {};
 
 TEST_P(EveryFault, LosesItsCandidateAloneAndIsCounted) {
-  const bool loops = GetParam().fault == Fault::kLoop;
+  const bool loops = GetParam().fault == Fault::kLoop || GetParam().fault == Fault::kHalfFrame;
   Start(FaultPool(), loops ? absl::Seconds(2) : absl::Seconds(30));
   const std::vector<CompileDone> done =
       Compile({{}, Faulty(GetParam().fault), {}, Faulty(Fault::kSleep, 1)});
@@ -115,6 +115,8 @@ INSTANTIATE_TEST_SUITE_P(
 #endif
                       FaultCase{Fault::kGarbageLength, Failure::kCompileCrash, "garbage"},
                       FaultCase{Fault::kGarbageBytes, Failure::kCompileCrash, "garbage"},
+                      FaultCase{Fault::kHalfFrame, Failure::kCompileTimeout, "timeout"},
+                      FaultCase{Fault::kHalfFrameEnds, Failure::kCompileCrash, "crash"},
                       FaultCase{Fault::kWrongTask, Failure::kCompileCrash, "garbage"}));
 
 TEST_F(Children, ARunThatCrashesOrSpinsIsToldApart) {
@@ -135,6 +137,21 @@ TEST_F(Children, ARunThatCrashesOrSpinsIsToldApart) {
   }
   EXPECT_THAT(failures, ElementsAre(Pair(0, Failure::kNone), Pair(1, Failure::kRunCrash),
                                     Pair(2, Failure::kRunTimeout), Pair(3, Failure::kNone)));
+}
+
+TEST_F(Children, TimesThatAreNoneAreDiscarded) {
+  Start(FaultPool());
+  for (size_t i = 0; i < std::size(kNoTimes); ++i) {
+    auto image = std::make_shared<KernelImage>();
+    image->slices = static_cast<int64_t>(Fault::kNoTime);
+    image->uop_count = static_cast<int64_t>(i);
+    pipeline_->Submit(TimeTask{.id = i, .images = {image}});
+    std::optional<Completion> next = pipeline_->Next(absl::Now() + absl::Seconds(60));
+    ASSERT_TRUE(next);
+    const TimeDone& done = std::get<TimeDone>(*next);
+    EXPECT_EQ(Text(done.failure), Text(Failure::kInvalidTime)) << kNoTimes[i];
+    EXPECT_TRUE(done.seconds.empty());
+  }
 }
 
 TEST_F(Children, ARunOverItsMemoryLimitIsKilledAndCountedSo) {

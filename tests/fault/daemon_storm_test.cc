@@ -50,7 +50,19 @@ TEST_F(DaemonStorm, FiftyKillsLoseNoAcknowledgedJobAndLeaveNoOrphan) {
   std::vector<std::string> jobs;
   for (const uint32_t width : {2, 3, 4}) jobs.push_back(Detach(Request(MatmulKernel(256), width)));
   std::mt19937 random(1);
+  std::vector<v1::TuneRequest> acknowledged;
   for (int round = 0; round < 50; ++round) {
+    // Somebody asks meanwhile, and may be told before it strikes.
+    v1::TuneRequest small = Request(AddKernel(64 + round), 1);
+    small.set_priority(v1::PRIORITY_INTERACTIVE);
+    bool told = false;
+    std::thread asking([&, client = Client::Create(daemon_->address())] {
+      CallOptions options;
+      options.deadline = absl::Now() + absl::Seconds(2);
+      const auto result = client->Tune(
+          small, [](const v1::TuneEvent&) { return true; }, options);
+      told = result.ok() && result->persisted();
+    });
     absl::SleepFor(absl::Milliseconds(100 + random() % 400));
     const std::vector<pid_t> children = Children();
     if (round % 3 == 0 || children.empty()) {
@@ -61,7 +73,17 @@ TEST_F(DaemonStorm, FiftyKillsLoseNoAcknowledgedJobAndLeaveNoOrphan) {
       // The runner is last.
       kill(round % 3 == 1 ? children.back() : children.front(), SIGKILL);
     }
+    asking.join();
+    if (told) acknowledged.push_back(small);
+    for (const v1::TuneRequest& request : acknowledged) {
+      v1::LookupRequest lookup;
+      *lookup.add_queries()->mutable_graph() = request.graph();
+      *lookup.mutable_queries(0)->mutable_search() = request.search();
+      const absl::StatusOr<v1::LookupResponse> found = client_->Lookup(lookup);
+      EXPECT_TRUE(found.ok() && found->answers(0).has_hit()) << "lost in round " << round;
+    }
   }
+  EXPECT_GT(acknowledged.size(), 10);
   for (const std::string& job : jobs) {
     const absl::StatusOr<v1::TuneResult> result =
         client_->WatchJob(job, [](const v1::TuneEvent&) { return true; });
@@ -129,6 +151,23 @@ TEST_F(DaemonStorm, FiveHundredStreamsEndWithTheDaemon) {
   EXPECT_EQ(daemon_->Wait(), 0);
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(accepted, 500);
+}
+
+TEST_F(DaemonStorm, OneThatIsStartedByARelativePathReplacesItsChildren) {
+  std::filesystem::create_directory_symlink(std::filesystem::absolute("server"),
+                                            directory_ + "/link");
+  const std::string link =
+      std::filesystem::proximate(directory_ + "/link/beamd", std::filesystem::current_path());
+  for (const std::string& binary : {std::string("./server/../server/beamd"), link}) {
+    ASSERT_NE(binary.front(), '/');
+    daemon_ = std::make_unique<Daemon>(binary, directory_ + "/store");
+    client_ = Client::Create(daemon_->address());
+    for (const pid_t child : Children()) kill(child, SIGKILL);
+    v1::TuneRequest request = Request(AddKernel(64), 1);
+    request.set_mode(v1::TUNE_MODE_REFRESH);
+    EXPECT_TRUE(client_->Tune(request, [](const v1::TuneEvent&) { return true; }).ok()) << binary;
+    daemon_.reset();
+  }
 }
 
 TEST_F(DaemonStorm, ABinaryThatIsReplacedWhileItRunsStartsChildrenOfItsOwn) {

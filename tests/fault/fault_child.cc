@@ -48,6 +48,9 @@ constexpr unsigned char kIdivByZero[] = {0x31, 0xc9, 0xb8, 1, 0, 0, 0, 0x99, 0xf
 constexpr unsigned char kCallNull[] = {0x31, 0xc0, 0xff, 0xd0, 0xc3};
 constexpr unsigned char kJumpToSelf[] = {0xeb, 0xfe};
 
+// A length, and less than that.
+constexpr absl::string_view kHalfFrame("\x40\0\0\0half", 8);
+
 // Read by nobody, but the compiler can't know, so allocations stay.
 void* volatile kept;
 
@@ -88,8 +91,12 @@ class FaultHandler final : public TaskHandler {
   absl::Status Time(const internal::TimeRequest& request, internal::TimeReply& reply) {
     reply.set_failed_image(-1);
     for (const internal::Image& image : request.images()) {
-      Commit(static_cast<Fault>(image.slices()), static_cast<int>(image.uop_count()));
-      reply.add_images()->add_seconds(1e-3);
+      const auto fault = static_cast<Fault>(image.slices());
+      const auto amount = static_cast<int>(image.uop_count());
+      Commit(fault, amount);
+      internal::TimeReply::Series& series = *reply.add_images();
+      series.add_seconds(1e-3);
+      if (fault == Fault::kNoTime) series.add_seconds(kNoTimes[amount]);
     }
     return absl::OkStatus();
   }
@@ -97,6 +104,7 @@ class FaultHandler final : public TaskHandler {
   static void Commit(Fault fault, int amount) {
     switch (fault) {
       case Fault::kNone:
+      case Fault::kNoTime:
       case Fault::kWrongTask:
       case Fault::kLast:
       case Fault::kListDescriptors:
@@ -121,9 +129,15 @@ class FaultHandler final : public TaskHandler {
           kept = ::operator new (size_t{1} << 30);
         }
       case Fault::kGarbageLength:
-        return Say("\xff\xff\xff\xff");
+        return Say("\xff\xff\xff\xff");  // four gigabytes
       case Fault::kGarbageBytes:
         return Say(absl::string_view("\4\0\0\0\xff\xff\xff\xff", 8));
+      case Fault::kHalfFrame:
+        Say(kHalfFrame);
+        while (true) pause();
+      case Fault::kHalfFrameEnds:
+        Say(kHalfFrame);
+        _exit(0);
       case Fault::kSleep:
         return absl::SleepFor(absl::Milliseconds(amount));
     }

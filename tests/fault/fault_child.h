@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "engine/kernel/opt.h"
@@ -19,11 +20,18 @@ enum class Fault : int32_t {
   kAllocateReserved,  // without end, address space only
   kGarbageLength,
   kGarbageBytes,
+  kHalfFrame,      // then waits
+  kHalfFrameEnds,  // then exits
+  kNoTime,         // of a run: that number of kNoTimes
   kWrongTask,
   kSleep,  // `amount` milliseconds, then answers
   kLast,   // answers that it ends
   kListDescriptors,
 };
+
+// What no run takes.
+inline constexpr double kNoTimes[] = {0.0, -1e-3, 5e-324, std::numeric_limits<double>::infinity(),
+                                      std::numeric_limits<double>::quiet_NaN()};
 
 // A candidate that meets this fault.
 std::vector<Opt> Faulty(Fault fault, int32_t amount = 0);
