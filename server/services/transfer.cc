@@ -11,6 +11,7 @@
 #include "engine/base/crc32c.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
+#include "engine/base/steady_clock.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
@@ -167,7 +168,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
       BEAMD_ASSIGN_OR_RETURN(upload_, session->OpenUpload(chunk.handle));
       session_ = std::move(session);
     }
-    session_->Touch(absl::Now());
+    session_->Touch(SteadyNow());
     return upload_.state->Take(upload_.stream, chunk.piece, sessions_.limits().chunk_bytes);
   }
 
@@ -323,7 +324,7 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
     }
     if (gone) return End(absl::CancelledError("the client is gone"));
     if (drained) return End(absl::OkStatus());
-    session_->Touch(absl::Now());
+    session_->Touch(SteadyNow());
     const int64_t size = std::min(kDownloadBytes, end_ - offset_);
     grpc::ByteBuffer bytes = ChunkBytes(snapshot_, offset_, size, first_);
     first_ = false;

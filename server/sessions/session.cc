@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
+#include "engine/base/steady_clock.h"
 #include "engine/dtype/dtype.h"
 #include "server/workers/codec.h"
 #include "spdlog/spdlog.h"
@@ -844,7 +844,7 @@ void Session::Finish(const TaskPtr& task, absl::StatusOr<v1::RunResponse> answer
   TaskPtr next;
   {
     MutexLock lock(mutex_);
-    used_ = absl::Now();
+    used_ = SteadyNow();
     task->memories.clear();
     for (const BufferPtr& buffer : task->inputs) {
       if (buffer->writer.lock() == task) buffer->writer.reset();

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
+#include "engine/base/steady_clock.h"
 #include "proto/beamd/v1/executor.pb.h"
 #include "server/auth/caller.h"
 #include "server/services/executor.h"
@@ -196,7 +197,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   mutable Mutex mutex_;
   bool closed_ BEAMD_GUARDED_BY(mutex_) = false;
-  absl::Time used_ BEAMD_GUARDED_BY(mutex_) = absl::Now();
+  absl::Time used_ BEAMD_GUARDED_BY(mutex_) = SteadyNow();
   uint64_t last_handle_ BEAMD_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<uint64_t, BufferPtr> buffers_ BEAMD_GUARDED_BY(mutex_);
   int64_t bytes_ BEAMD_GUARDED_BY(mutex_) = 0;

@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
+#include "engine/base/steady_clock.h"
 #include "spdlog/spdlog.h"
 
 namespace beamd {
@@ -128,7 +129,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::Find(const std::string& i
     MutexLock lock(mutex_);
     if (const auto it = sessions_.find(id); it != sessions_.end()) session = it->second;
   }
-  if (session == nullptr || session->principal() != principal || !session->Touch(absl::Now())) {
+  if (session == nullptr || session->principal() != principal || !session->Touch(SteadyNow())) {
     return NoSession(id);
   }
   return session;
@@ -170,9 +171,9 @@ void SessionTable::Reap() {
     std::vector<std::shared_ptr<Session>> ended;
     {
       MutexLock lock(mutex_);
-      if (!stopping_) changed_.WaitUntil(mutex_, absl::Now() + kReapInterval);
+      if (!stopping_) changed_.WaitUntil(mutex_, SteadyNow() + kReapInterval);
       if (stopping_) return;
-      const absl::Time now = absl::Now();
+      const absl::Time now = SteadyNow();
       for (auto it = sessions_.begin(); it != sessions_.end();) {
         if (it->second->expires() > now) {
           it->second->Trim(now);
