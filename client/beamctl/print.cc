@@ -420,6 +420,9 @@ absl::Status PrintDoctor(const v1::ListDevicesResponse& response, bool json) {
                 response.protection().empty() ? "none"
                                               : absl::StrJoin(response.protection(), ", ").c_str());
   }
+  if (!response.store_fault().empty()) {
+    amiss.push_back(absl::StrCat("the store takes no writes: ", response.store_fault()));
+  }
   look_at("workers", response.workers());
   for (const v1::Device& device : response.devices()) {
     look_at(absl::StrCat("runner of ", device.id()), device.runners());

@@ -1,5 +1,6 @@
 #include "server/services/server.h"
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <string>
@@ -13,6 +14,7 @@
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
 #include "server/services/acceptor.h"
 #include "server/services/admin_service.h"
 #include "server/services/batch_stream.h"
@@ -27,6 +29,10 @@ namespace {
 
 // What calls that are still open get after the drain before they are cut.
 constexpr std::chrono::seconds kLastCalls{2};
+
+// Memory of all requests that are being received: so many of the largest, but not less than this.
+constexpr size_t kLargestMessages = 8;
+constexpr size_t kLeastQuota = size_t{256} << 20;
 
 std::vector<std::string> ProtectionOf(const ServerOptions& options) {
   std::vector<std::string> protection;
@@ -46,7 +52,7 @@ class GrpcServer final : public Server {
         desk_(options.desk),
         tuner_service_(tuner, store, options.lookup_cache_bytes, desk_),
         records_(tuner, store, desk_),
-        devices_(supervisor, fleet, options.build, ProtectionOf(options), desk_),
+        devices_(store, supervisor, fleet, options.build, ProtectionOf(options), desk_),
         inspector_(tuner, supervisor, fleet, desk_),
         jobs_(tuner, desk_),
         batches_(tuner, {.parallel = options.batch_parallel}, desk_),
@@ -72,6 +78,11 @@ class GrpcServer final : public Server {
             options.certificates->ServerCredentials(!options.access_file));
     builder.SetMaxReceiveMessageSize(options.message_bytes);
     builder.SetMaxSendMessageSize(-1);
+    // gRPC looks at a message's length once it has the whole of it.
+    grpc::ResourceQuota quota;
+    quota.Resize(
+        std::max(kLeastQuota, kLargestMessages * static_cast<size_t>(options.message_bytes)));
+    builder.SetResourceQuota(quota);
     builder.RegisterService(&tuner_service_);
     builder.RegisterService(&records_);
     builder.RegisterService(&devices_);

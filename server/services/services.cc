@@ -162,6 +162,9 @@ RawUnary DevicesService::List(grpc::CallbackServerContext* context, const grpc::
       [this](const v1::ListDevicesRequest&, v1::ListDevicesResponse& resp) {
         resp.set_build(build_);
         resp.mutable_protection()->Add(protection_.begin(), protection_.end());
+        if (const StoreHealth health = store_.health(); !health.writable) {
+          resp.set_store_fault(health.why.empty() ? "unknown" : health.why);
+        }
         ToProto(supervisor_.State(fleet_.workers), *resp.mutable_workers());
         for (const FleetDevice& from : fleet_.devices) Describe(from, *resp.add_devices());
         for (const FailedDevice& from : fleet_.failed) {

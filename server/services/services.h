@@ -46,9 +46,10 @@ class TunerService final : public v1::Tuner::WithRawCallbackMethod_Tune<
 class DevicesService final : public v1::Devices::WithRawCallbackMethod_List<
                                  v1::Devices::WithRawCallbackMethod_Release<v1::Devices::Service>> {
  public:
-  DevicesService(Supervisor& supervisor, const Fleet& fleet, std::string build,
+  DevicesService(const Store& store, Supervisor& supervisor, const Fleet& fleet, std::string build,
                  std::vector<std::string> protection, Desk& desk)
-      : supervisor_(supervisor),
+      : store_(store),
+        supervisor_(supervisor),
         fleet_(fleet),
         build_(std::move(build)),
         protection_(std::move(protection)),
@@ -61,6 +62,7 @@ class DevicesService final : public v1::Devices::WithRawCallbackMethod_List<
  private:
   void Describe(const FleetDevice& from, v1::Device& to) const;
 
+  const Store& store_;
   Supervisor& supervisor_;
   const Fleet& fleet_;
   const std::string build_;
