@@ -457,7 +457,7 @@ class Store::Impl {
 
   rocksdb::Status Fetch(const std::string& key, std::string& value) {
     const absl::Time began = absl::Now();
-    const rocksdb::Status status = db_->Get({}, key, &value);
+    rocksdb::Status status = db_->Get({}, key, &value);
     if (observer_) observer_("read", absl::Now() - began);
     return status;
   }

@@ -90,7 +90,7 @@ class Files final : public rocksdb::FileSystemWrapper {
   }
   IOStatus GetFreeSpace(const std::string& path, const IOOptions& options, uint64_t* free,
                         IODebugContext* dbg) override {
-    const IOStatus status = FileSystemWrapper::GetFreeSpace(path, options, free, dbg);
+    IOStatus status = FileSystemWrapper::GetFreeSpace(path, options, free, dbg);
     if (*fault_ == FileFault::kFull) *free = 0;
     return status;
   }
