@@ -135,9 +135,9 @@ class CandidateRunnerTest : public ::testing::Test {
   }
   VerifyDone Verify(const Code& candidate, const Code& oracle = nullptr) {
     const KernelImage image = Image("candidate", candidate);
-    if (oracle == nullptr) return runner_.Verify(kernel_.sink, 7, image, nullptr);
+    if (oracle == nullptr) return runner_.Verify(kernel_.sink, {.seed = 7}, image, nullptr);
     const KernelImage unoptimised = Image("unoptimised", oracle);
-    return runner_.Verify(kernel_.sink, 7, image, &unoptimised);
+    return runner_.Verify(kernel_.sink, {.seed = 7}, image, &unoptimised);
   }
   void ExpectWrong(const VerifyDone& done, const std::string& why) {
     EXPECT_EQ(done.failure, Failure::kWrongAnswer) << Name(done.failure);
