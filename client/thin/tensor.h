@@ -14,7 +14,8 @@
 //
 // A handle: copies share. Expressions may be built and run by several threads. Once a tensor was run
 // its values stay on the server, as long as somebody holds it, and what is made of it afterwards
-// begins with them; a tensor whose shape has a variable is computed anew in each run.
+// begins with them; a tensor whose shape has a variable is computed anew in each run, as part of
+// another.
 #pragma once
 
 #include <cstddef>
@@ -261,8 +262,8 @@ struct RunReport {
   v1::RunStatistics statistics;
 };
 
-// Computes `outputs`; afterwards each has a buffer. The error of a failed tensor, a tensor of
-// another session, or the server's.
+// Computes `outputs`, whose shapes are numbers, with an element at least; afterwards each has a
+// buffer. The error of a failed tensor, a tensor of another session, or the server's.
 absl::StatusOr<RunReport> Compute(Session& session, const std::vector<Tensor>& outputs,
                                   const RunOptions& options = {});
 // The same on the session's thread, behind what was given to it before.
