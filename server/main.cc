@@ -203,10 +203,13 @@ void Reload(const std::vector<std::string>& args, const Reloadable& files, Gate&
   if (files.certificates != nullptr) done.push_back(files.certificates->Reload());
   if (files.audit != nullptr) done.push_back(files.audit->Reopen());
   if (files.spans != nullptr) done.push_back(files.spans->Reopen());
+  bool all = true;
   for (const absl::Status& status : done) {
-    if (!status.ok()) spdlog::error("reload: {}", status.ToString());
+    if (status.ok()) continue;
+    all = false;
+    spdlog::error("reload: {}", status.ToString());
   }
-  spdlog::info("reloaded");
+  if (all) spdlog::info("reloaded");
 }
 
 void SampleChildren(const Supervisor& supervisor, const Fleet& fleet, std::vector<Sample>& out) {

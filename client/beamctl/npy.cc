@@ -199,11 +199,23 @@ absl::StatusOr<std::string> NpyBytes(const Npy& array) {
   return absl::StrCat(bytes, header, array.content);
 }
 
-absl::StatusOr<Npy> ReadNpyFile(const std::string& path) {
+absl::StatusOr<std::string> ReadBytes(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return absl::NotFoundError(absl::StrCat("can't open ", path));
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  absl::StatusOr<Npy> array = ParseNpy(bytes);
+  std::string bytes;
+  // An iterator over the stream would throw for a folder.
+  char some[1 << 16];
+  while (in.read(some, sizeof(some)), in.gcount() > 0) {
+    bytes.append(some, static_cast<size_t>(in.gcount()));
+  }
+  if (in.bad()) return absl::NotFoundError(absl::StrCat("can't read ", path));
+  return bytes;
+}
+
+absl::StatusOr<Npy> ReadNpyFile(const std::string& path) {
+  const absl::StatusOr<std::string> bytes = ReadBytes(path);
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<Npy> array = ParseNpy(*bytes);
   if (array.ok()) return array;
   return absl::Status(array.status().code(), absl::StrCat(path, ": ", array.status().message()));
 }

@@ -9,10 +9,12 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/beamctl/format.h"
@@ -34,6 +36,20 @@ std::string ShortName(absl::string_view name, absl::string_view prefix) {
 }
 
 std::string MatchText(v1::Match match) { return ShortName(v1::Match_Name(match), "MATCH_"); }
+
+// What somebody else wrote, such that a terminal shows it and does nothing else.
+std::string ForTerminal(absl::string_view text) {
+  // Marks that turn the direction of writing are letters to Utf8SafeCEscape.
+  return absl::StrReplaceAll(absl::Utf8SafeCEscape(text), {{"\u202a", "\\u202a"},
+                                                           {"\u202b", "\\u202b"},
+                                                           {"\u202c", "\\u202c"},
+                                                           {"\u202d", "\\u202d"},
+                                                           {"\u202e", "\\u202e"},
+                                                           {"\u2066", "\\u2066"},
+                                                           {"\u2067", "\\u2067"},
+                                                           {"\u2068", "\\u2068"},
+                                                           {"\u2069", "\\u2069"}});
+}
 
 // The members that scripts rely on come first.
 JsonLine RecordLine(const v1::Record& record, absl::string_view match, bool persisted,
@@ -302,7 +318,7 @@ void PrintJob(const v1::Job& job, bool json) {
         .Text("priority", job.priority() == v1::PRIORITY_UNSPECIFIED ? "normal" : priority)
         .Text("device", job.device())
         .Text("label", job.label())
-        .Number("created_s", static_cast<double>(job.created().seconds()))
+        .Raw("created_s", absl::StrCat(job.created().seconds()))
         .Number("watchers", job.watchers())
         .Number("resumes", job.resumes())
         .Number("queue_position", progress.queue_position())
@@ -313,10 +329,10 @@ void PrintJob(const v1::Job& job, bool json) {
   const absl::Time created = absl::FromUnixSeconds(job.created().seconds());
   std::printf("%s  %s  %-9s  %-8s  %s%s%s%s\n", job.id().c_str(),
               absl::FormatTime("%Y-%m-%d %H:%M:%S", created, absl::LocalTimeZone()).c_str(),
-              state.c_str(), TimeText(best_s).c_str(), job.principal().c_str(),
-              job.label().empty() ? "" : absl::StrCat("  ", job.label()).c_str(),
+              state.c_str(), TimeText(best_s).c_str(), ForTerminal(job.principal()).c_str(),
+              job.label().empty() ? "" : absl::StrCat("  ", ForTerminal(job.label())).c_str(),
               job.resumes() > 0 ? absl::StrCat(", resumed ", job.resumes(), " times").c_str() : "",
-              job.error().empty() ? "" : absl::StrCat("  ", job.error()).c_str());
+              job.error().empty() ? "" : absl::StrCat("  ", ForTerminal(job.error())).c_str());
 }
 
 void PrintTuned(const std::vector<TunedKernel>& kernels, bool json) {

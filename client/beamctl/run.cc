@@ -318,10 +318,10 @@ absl::StatusOr<GraphNames> NamesOf(absl::string_view text) {
 }
 
 absl::StatusOr<GraphNames> NamesOfFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (path == "-") return GraphNames();
+  BEAMD_ASSIGN_OR_RETURN(const std::string text, ReadBytes(path));
   const bool is_text = !text.empty() && (text[0] == '#' || text[0] == '%');
-  return is_text && path != "-" ? NamesOf(text) : GraphNames();
+  return is_text ? NamesOf(text) : GraphNames();
 }
 
 absl::StatusOr<Pairs> ParsePairs(const std::vector<std::string>& entries) {

@@ -1,10 +1,10 @@
 #include "client/thin/channel.h"
 
 #include <fstream>
-#include <iterator>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -46,8 +46,15 @@ class BearerFactory final : public grpc::experimental::ClientInterceptorFactoryI
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   if (path.empty()) return std::string();
   std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in || text.empty()) return absl::InvalidArgumentError(absl::StrCat("can't read ", path));
+  std::string text;
+  // An iterator over the stream would throw for a folder.
+  char some[4096];
+  while (in.read(some, sizeof(some)), in.gcount() > 0) {
+    text.append(some, static_cast<size_t>(in.gcount()));
+  }
+  if (in.bad() || text.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("can't read ", path));
+  }
   return text;
 }
 
@@ -75,8 +82,12 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
       return absl::InvalidArgumentError(
           absl::StrCat("a token for ", address, " wants TLS: others could read it on its way"));
     }
-    factories.push_back(
-        std::make_unique<BearerFactory>(absl::StripAsciiWhitespace(absl::string_view(token))));
+    const absl::string_view word = absl::StripAsciiWhitespace(token);
+    if (word.empty() || !absl::c_all_of(word, [](char c) { return absl::ascii_isgraph(c); })) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          credentials.token_file, " holds no token: one word of printable characters"));
+    }
+    factories.push_back(std::make_unique<BearerFactory>(word));
   }
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);

@@ -21,7 +21,7 @@ class HttpServer::Impl {
 
   absl::Status Listen(const std::string& listen) {
     const std::array<const char*, 11> options = {
-        "listening_ports",   listen.c_str(), "num_threads", "4", "request_timeout_ms", "5000",
+        "listening_ports",   listen.c_str(), "num_threads", "32", "request_timeout_ms", "1000",
         "enable_keep_alive", "no",
 
         "max_request_size",  "8192",         nullptr};

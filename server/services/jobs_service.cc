@@ -74,10 +74,10 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* conte
                                                   v1::Job& resp) -> absl::Status {
         BEAMD_ASSIGN_OR_RETURN(const v1::Job job, tuner_.GetJob(req.id()));
         if (principal.role < Role::kAdmin && job.principal() != principal.name) {
-          return WithDetail(absl::PermissionDeniedError(absl::StrCat(
-                                "job ", req.id(), " is of ", job.principal(),
-                                "; only its own jobs may a ", Name(principal.role), " cancel")),
-                            {.reason = "ROLE", .field = "id"});
+          return WithDetail(
+              absl::PermissionDeniedError(absl::StrCat("job ", req.id(), " is of ", job.principal(),
+                                                       ": only an admin may cancel others' jobs")),
+              {.reason = "ROLE", .field = "id"});
         }
         BEAMD_ASSIGN_OR_RETURN(resp, tuner_.CancelJob(req.id()));
         return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/error_detail.h"
+#include "engine/base/status.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "server/services/validate.h"
 
@@ -31,17 +32,41 @@ v1::ErrorDetail ToErrorDetail(const absl::Status& status) {
   return to;
 }
 
+namespace {
+
+// Metadata of more than 8 KiB is dropped, and the status with it; the message is in it three times.
+constexpr size_t kMostMessageBytes = 1000;
+
+std::string Shortened(std::string text) {
+  if (text.size() <= kMostMessageBytes) return text;
+  size_t end = kMostMessageBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // UTF-8
+  text.resize(end);
+  return text + "...";
+}
+
+}  // namespace
+
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   v1::StatusDetails details;
   details.set_code(static_cast<int>(status.code()));
-  details.set_message(std::string(status.message()));
-  details.add_details()->PackFrom(ToErrorDetail(status));
+  details.set_message(Shortened(std::string(status.message())));
+  v1::ErrorDetail detail = ToErrorDetail(status);
+  detail.set_message(details.message());
+  detail.set_field(Shortened(detail.field()));
+  details.add_details()->PackFrom(detail);
   return {static_cast<grpc::StatusCode>(status.code()), details.message(),
           details.SerializeAsString()};
 }
 
 absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message& request) {
+  // Small ones can't hold that many.
+  if (static_cast<int64_t>(bytes.Length()) > kMostElements) {
+    grpc::ByteBuffer counted = bytes;
+    grpc::ProtoBufferReader reader(&counted);
+    BEAMD_RETURN_IF_ERROR(CheckElements(reader, *request.GetDescriptor()));
+  }
   grpc::ByteBuffer copy = bytes;  // shares the slices
   grpc::ProtoBufferReader reader(&copy);
   if (!reader.status().ok() || !request.ParseFromZeroCopyStream(&reader)) {

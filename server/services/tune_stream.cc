@@ -19,6 +19,8 @@ namespace {
 
 // Silence after which a stream says that its job lives.
 constexpr absl::Duration kHeartbeat = absl::Seconds(1);
+// A client whose deadline passes may say so before the server's own clock does.
+constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(200);
 
 // Steps are taken by Pump: at most one write is out at a time, and Finish comes once, after the
 // last. It is held by the reactor, by the job's callback, by its alarm and by the executor's work,
@@ -47,6 +49,13 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
 
   // On the executor.
   void Start(const grpc::ByteBuffer& bytes) {
+    const bool gone = [&] {
+      MutexLock lock(mutex_);
+      started_ = cancelled_;
+      return cancelled_;
+    }();
+    // Before anything was done for it.
+    if (gone) return Pump();
     absl::StatusOr<Tuner::Answer> answer = Answer(bytes);
     {
       MutexLock lock(mutex_);
@@ -72,9 +81,11 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
       MutexLock lock(mutex_);
       cancelled_ = true;
       watch = std::move(watch_);
+      kept_ = watch != nullptr && watch->job().kept();
     }
     if (watch != nullptr) {
-      watch->Leave(absl::Now() >= visit_.deadline ? StopReason::kDeadline : StopReason::kCancelled);
+      const bool late = absl::Now() >= visit_.deadline - kDeadlineSlack;
+      watch->Leave(late ? StopReason::kDeadline : StopReason::kCancelled);
     }
     Pump();
   }
@@ -118,7 +129,8 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
       if (writing_ || finished_ || !started_) return;
       if (outbox_.empty() && !end_ && !cancelled_) TakeNews();
       if (cancelled_) {
-        finish = absl::CancelledError("the client is gone");
+        // It let go of what goes on without it.
+        finish = kept_ ? absl::OkStatus() : absl::CancelledError("the client is gone");
       } else if (!outbox_.empty()) {
         event = std::move(outbox_.front());
         outbox_.pop_front();
@@ -198,7 +210,8 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
   bool writing_ BEAMD_GUARDED_BY(mutex_) = false;
   bool finished_ BEAMD_GUARDED_BY(mutex_) = false;
   bool cancelled_ BEAMD_GUARDED_BY(mutex_) = false;
-  grpc::ByteBuffer bytes_;  // of the write that is out
+  bool kept_ BEAMD_GUARDED_BY(mutex_) = false;  // the job that was watched goes on
+  grpc::ByteBuffer bytes_;                      // of the write that is out
   std::unique_ptr<grpc::Alarm> alarm_ BEAMD_GUARDED_BY(mutex_);
 };
 

@@ -111,11 +111,13 @@ void Batch::Start(Item& item) {
     ++left;
   }
   item.started = true;
+  bool late = false;
   v1::TuneRequest request = item.request.request();
   if (budget_ < absl::InfiniteDuration()) {
     if (Left() <= absl::ZeroDuration()) {
       // What is stored still answers.
       request.set_mode(v1::TUNE_MODE_LOOKUP_ONLY);
+      late = item.request.request().mode() != v1::TUNE_MODE_LOOKUP_ONLY;
     } else {
       // As many run at once as share the device.
       const double share = promised > 0 ? item.promise / promised : 1.0 / left;
@@ -127,6 +129,11 @@ void Batch::Start(Item& item) {
     }
   }
   absl::StatusOr<Tuner::Answer> answer = tuner_.Tune(request, caller_, changed_);
+  if (late && absl::IsNotFound(answer.status())) {
+    return Finish(item, WithDetail(absl::DeadlineExceededError(
+                                       "the batch's budget was used up before its turn came"),
+                                   {.reason = "BUDGET", .field = "begin.budget"}));
+  }
   if (!answer.ok()) return Finish(item, answer.status());
   v1::TuneBatchEvent& event = events_.emplace_back();
   event.set_id(item.request.id());

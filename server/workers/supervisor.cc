@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
@@ -27,6 +28,7 @@
 #include "server/workers/child_main.h"
 #include "server/workers/frame_channel.h"
 #include "server/workers/spawn.h"
+#include "spdlog/spdlog.h"
 
 // glibc 2.36 forgot that C++ includes it too.
 extern "C" {
@@ -762,6 +764,10 @@ class Supervisor::Impl {
     }
     if (child->probing) ProbeFailed(pool, *child);
     ++pool.state.replaced[child->reason];
+    if (!stopping_ && !pool.closed) {
+      spdlog::info("pool={} pid={} ended reason={} detail=\"{}\"", pool.options.name,
+                   child->process.pid, child->reason, absl::CEscape(child->detail));
+    }
     if (child->process.channel >= 0) close(child->process.channel);
     close(child->process.pidfd);
     pool.children.remove_if([&](const std::unique_ptr<Child>& c) { return c.get() == child; });

@@ -60,6 +60,21 @@ class HttpTest : public ::testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
+TEST_F(HttpTest, ThoseWhoNeverFinishAskingDelayNobody) {
+  std::vector<int> slow;
+  for (int i = 0; i < 24; ++i) {
+    slow.push_back(Connect(server_->address()));
+    EXPECT_EQ(send(slow.back(), "GET /hea", 8, MSG_NOSIGNAL), 8);
+  }
+  EXPECT_THAT(Get("/healthz"), HasSubstr("ok"));
+  // None has been given up yet: the answer came at once.
+  for (const int fd : slow) {
+    char byte = 0;
+    EXPECT_EQ(recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK), -1);
+    close(fd);
+  }
+}
+
 TEST_F(HttpTest, AnswersItsPaths) {
   EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(Get("/healthz"), HasSubstr("\r\n\r\nok\n"));
