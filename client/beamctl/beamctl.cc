@@ -406,20 +406,20 @@ absl::Status Tune(Client& client, const std::vector<NamedGraph>& graphs, const F
 }
 
 // All kernels of a model, as one batch; what became of each is put into `tuned`.
-absl::Status TuneKernels(Client& client, const Model& model, const Flags& flags,
-                         const CommandLine& line, std::vector<TunedKernel>& tuned) {
-  BEAMD_ASSIGN_OR_RETURN(v1::TuneRequest request, TuneRequestOf(flags, line));
+absl::Status TuneKernels(Client& client, const v1::ScheduleModelResponse& model,
+                         v1::TuneRequest request, const Flags& flags,
+                         std::vector<TunedKernel>& tuned) {
   v1::TuneBatchBegin begin;
   // It is the model's, and the daemon shares it out.
   if (request.has_budget()) *begin.mutable_budget() = request.budget();
   request.clear_budget();
   std::vector<v1::TuneBatchItem> items;
-  for (const ModelKernel& kernel : model.kernels) {
+  for (const v1::ModelKernel& kernel : model.kernels()) {
     v1::TuneBatchItem& item = items.emplace_back();
     item.set_id(absl::StrCat(items.size() - 1));
-    item.set_weight(kernel.uses);
+    item.set_weight(kernel.launches());
     *item.mutable_request() = request;
-    *item.mutable_request()->mutable_graph() = ToProto(kernel.ast);
+    *item.mutable_request()->mutable_graph() = kernel.graph();
   }
   BatchLine progress(flags.json);
   absl::Status status = client.TuneBatch(
@@ -441,19 +441,25 @@ absl::Status TuneKernels(Client& client, const Model& model, const Flags& flags,
 // `told`: what went wrong stands in the table already.
 absl::Status TuneModel(Client& client, const v1::Graph& graph, const Flags& flags,
                        const CommandLine& line, bool& told) {
-  BEAMD_ASSIGN_OR_RETURN(const TargetCaps caps, TargetOfKind(""));
-  BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, ScheduleModel(graph, caps));
+  BEAMD_ASSIGN_OR_RETURN(v1::TuneRequest request, TuneRequestOf(flags, line));
+  v1::ScheduleModelRequest schedule;
+  *schedule.mutable_graph() = graph;
+  *schedule.mutable_device() = request.device();
+  BEAMD_ASSIGN_OR_RETURN(const v1::ScheduleModelResponse model,
+                         client.ScheduleModel(schedule, flags.Call()));
   std::vector<TunedKernel> tuned;
-  tuned.reserve(model->kernels.size());
-  for (const ModelKernel& kernel : model->kernels) {
-    tuned.push_back({kernel.name, kernel.hash, kernel.uses, absl::UnknownError("no answer")});
+  tuned.reserve(static_cast<size_t>(model.kernels_size()));
+  for (const v1::ModelKernel& kernel : model.kernels()) {
+    tuned.push_back({kernel.name(), kernel.kernel_hash(), static_cast<int>(kernel.launches()),
+                     absl::UnknownError("no answer")});
   }
   if (flags.frozen.empty()) {
-    BEAMD_RETURN_IF_ERROR(TuneKernels(client, *model, flags, line, tuned));
+    BEAMD_RETURN_IF_ERROR(TuneKernels(client, model, std::move(request), flags, tuned));
   } else {
     BEAMD_ASSIGN_OR_RETURN(const Lock lock, ReadLockFile(flags.frozen));
     for (size_t i = 0; i < tuned.size(); ++i) {
-      tuned[i].result = TuneFrozen(client, ToProto(model->kernels[i].ast), lock, flags, line);
+      tuned[i].result =
+          TuneFrozen(client, model.kernels(static_cast<int>(i)).graph(), lock, flags, line);
     }
   }
   PrintTuned(tuned, flags.json);

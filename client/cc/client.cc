@@ -12,6 +12,7 @@
 #include "grpcpp/grpcpp.h"
 #include "proto/beamd/v1/admin.grpc.pb.h"
 #include "proto/beamd/v1/batch.grpc.pb.h"
+#include "proto/beamd/v1/executor.grpc.pb.h"
 #include "proto/beamd/v1/jobs.grpc.pb.h"
 #include "proto/beamd/v1/tuning.grpc.pb.h"
 
@@ -97,6 +98,7 @@ struct Client::Stubs {
   std::unique_ptr<v1::Inspector::Stub> inspector;
   std::unique_ptr<v1::Jobs::Stub> jobs;
   std::unique_ptr<v1::Batches::Stub> batches;
+  std::unique_ptr<v1::Executor::Stub> executor;
   std::unique_ptr<v1::Admin::Stub> admin;
 };
 
@@ -116,6 +118,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Create(const std::string& addres
   stubs->inspector = v1::Inspector::NewStub(channel);
   stubs->jobs = v1::Jobs::NewStub(channel);
   stubs->batches = v1::Batches::NewStub(channel);
+  stubs->executor = v1::Executor::NewStub(channel);
   stubs->admin = v1::Admin::NewStub(channel);
   return std::unique_ptr<Client>(new Client(std::move(stubs)));
 }
@@ -175,6 +178,12 @@ absl::StatusOr<v1::Job> Client::CancelJob(const std::string& id, const CallOptio
 absl::StatusOr<v1::LookupResponse> Client::Lookup(const v1::LookupRequest& request,
                                                   const CallOptions& options) {
   return Call<v1::LookupResponse>(*stubs_->tuner, &v1::Tuner::Stub::Lookup, request, options);
+}
+
+absl::StatusOr<v1::ScheduleModelResponse> Client::ScheduleModel(
+    const v1::ScheduleModelRequest& request, const CallOptions& options) {
+  return Call<v1::ScheduleModelResponse>(*stubs_->executor, &v1::Executor::Stub::ScheduleModel,
+                                         request, options);
 }
 
 absl::StatusOr<v1::ListRecordsResponse> Client::ListRecords(const v1::ListRecordsRequest& request,

@@ -13,6 +13,7 @@
 #include "client/thin/credentials.h"
 #include "proto/beamd/v1/admin.pb.h"
 #include "proto/beamd/v1/batch.pb.h"
+#include "proto/beamd/v1/executor.pb.h"
 #include "proto/beamd/v1/jobs.pb.h"
 #include "proto/beamd/v1/tuning.pb.h"
 
@@ -77,6 +78,8 @@ class Client {
                          const std::vector<v1::TuneBatchItem>& items,
                          const std::function<bool(const v1::TuneBatchEvent&)>& on_event,
                          const CallOptions& options = {});
+  absl::StatusOr<v1::ScheduleModelResponse> ScheduleModel(const v1::ScheduleModelRequest& request,
+                                                          const CallOptions& options = {});
   absl::StatusOr<v1::ListDevicesResponse> ListDevices(const CallOptions& options = {});
   absl::StatusOr<v1::Device> ReleaseDevice(const std::string& id, const CallOptions& options = {});
   absl::StatusOr<v1::ShowResponse> Show(const v1::ShowRequest& request,
