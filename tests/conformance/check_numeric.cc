@@ -195,6 +195,7 @@ absl::StatusOr<std::string> Difference(const CorpusNumeric& recorded, const Chec
   BEAMD_ASSIGN_OR_RETURN(const Kernel kernel, Kernel::Create(sink, bench.caps()));
   BEAMD_ASSIGN_OR_RETURN(const std::vector<CorpusNumeric> settings, Settings(recorded, sink));
   std::vector<Case> cases;
+  cases.reserve(settings.size());
   for (const CorpusNumeric& setting : settings) cases.emplace_back(sink, setting);
   // Of each case: what the first variant, the unoptimised kernel, left.
   std::vector<std::vector<std::string>> references(cases.size());

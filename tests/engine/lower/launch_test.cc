@@ -55,6 +55,7 @@ Launch Launched(const GridPlan& plan, int64_t variable = 0) {
     const std::array<int64_t, 3> at = {g % launch.sizes[0], g / launch.sizes[0] % launch.sizes[1],
                                        g / launch.sizes[0] / launch.sizes[1]};
     std::vector<int64_t> values;
+    values.reserve(leaves.size());
     for (const UOp leaf : leaves) {
       values.push_back(leaf.is(Op::kSpecial) ? at[leaf.data<std::string>()[1] - '0'] : variable);
     }
