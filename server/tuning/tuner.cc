@@ -39,7 +39,7 @@ std::string NewJobId() {
   int64_t before = last;
   int64_t now = 0;
   do {
-    now = std::max(before, absl::ToUnixMillis(absl::Now()));
+    now = std::max(before + 1, absl::ToUnixMillis(absl::Now()));
   } while (!last.compare_exchange_weak(before, now));
   return absl::StrFormat("%012x%08x", now, static_cast<uint32_t>(random()));
 }

@@ -50,6 +50,8 @@ constexpr milliseconds kStayAwake{1000};
 constexpr milliseconds kStartLimit{60000};
 // From the end of its input to a retired child's exit.
 constexpr milliseconds kRetireLimit{5000};
+// What a child that closed its channel may take to be gone: much memory is given back slowly.
+constexpr milliseconds kDeathGrace{2000};
 // What a running task of a cancelled owner still gets: less than a fresh process costs.
 constexpr milliseconds kCancelGrace{100};
 // Probes that may fail in a row before a pool is quarantined.
@@ -616,7 +618,7 @@ class Supervisor::Impl {
     child.process.channel = -1;  // poll skips it
     if (child.state == Child::State::kRetiring || child.state == Child::State::kDying) return;
     // It has this long to be dead by itself, so that its own end is what is told.
-    child.deadline = std::min(child.deadline, Clock::now() + kCancelGrace);
+    child.deadline = std::min(child.deadline, Clock::now() + kDeathGrace);
     child.verdict = TaskOutcome::kCrash;
   }
 

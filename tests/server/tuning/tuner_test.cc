@@ -76,13 +76,12 @@ class TunerTest : public ::testing::Test {
         },
         .search = [this](const SearchJob& job,
                          CandidatePipeline& pipeline) { return Search(job, pipeline); }};
-    tuner_ = std::make_unique<Tuner>(*store_, std::vector<TuningDevice>{device}, std::move(parts),
-                                     TunerOptions{.defaults = DefaultSearchOptions(),
-                                                  .queue = {.queued_max = 2,
-                                                            .principal_jobs = principal_jobs_,
-                                                            .grace = absl::Milliseconds(20)},
-                                                  .device_seconds_a_day = 100,
-                                                  .host = "here"});
+    tuner_ = std::make_unique<Tuner>(
+        *store_, std::vector<TuningDevice>{device}, std::move(parts),
+        TunerOptions{.defaults = DefaultSearchOptions(),
+                     .queue = {.queued_max = 2, .principal_jobs = principal_jobs_, .grace = grace_},
+                     .device_seconds_a_day = 100,
+                     .host = "here"});
   }
 
   // Says once that it runs, then waits to be released, cancelled, or out of budget.
@@ -152,6 +151,7 @@ class TunerTest : public ::testing::Test {
   absl::Duration budget_;
   absl::Duration device_time_;
   int principal_jobs_ = 0;
+  absl::Duration grace_ = absl::Milliseconds(20);
   std::string quarantine_;
   bool refresh_ = false;
   Mutex mutex_;
@@ -226,6 +226,8 @@ TEST_F(TunerTest, AJobIsCancelledAWhileAfterTheLastWatcherLeft) {
 }
 
 TEST_F(TunerTest, WhoComesBackInTimeKeepsTheJob) {
+  grace_ = absl::Seconds(5);
+  StartTuner();
   Tuner::Answer first = Tune(Request());
   AwaitSearches(1);
   for (int i = 0; i < 20; ++i) {
