@@ -349,6 +349,7 @@ class Lowerer {
       }
       if (stack.size() != before) continue;
       std::vector<UOp> values;
+      values.reserve(operands.size());
       for (const Frame& o : operands) values.push_back(contexts_[o.context].done.at(o.node));
       const UOp lowered = LowerNode(top.node, top.context, values);
       contexts_[top.context].done[top.node] = lowered;
