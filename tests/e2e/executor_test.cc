@@ -39,7 +39,7 @@ class ExecutorTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     daemon_ = new Daemon("server/beamd", FreshDirectory() + "/store",
-                         {"--session_mb=256", "--sessions_mb=512", "--session_buffers=64",
+                         {"--session_mb=64", "--sessions_mb=128", "--session_buffers=64",
                           "--session_run_timeout=3s"});
   }
   static void TearDownTestSuite() {
@@ -372,7 +372,7 @@ TEST_F(ExecutorTest, NoMoreThanTheLimits) {
   };
   EXPECT_EQ(refused({int64_t{10} << 40}), "SESSION_BYTES");
   EXPECT_EQ(client_->status().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(client_->detail().limit(), int64_t{256} << 20);
+  EXPECT_EQ(client_->detail().limit(), int64_t{64} << 20);
   EXPECT_EQ(refused({int64_t{1} << 40, int64_t{1} << 40}), "SESSION_BYTES");
   EXPECT_EQ(refused({0}), "EMPTY");
   EXPECT_EQ(refused({4, 0, int64_t{1} << 62}), "EMPTY");
@@ -401,6 +401,20 @@ TEST_F(ExecutorTest, NoMoreThanTheLimits) {
   EXPECT_EQ(other.status().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(other.Floats(x), ElementsAre(2));
   EXPECT_TRUE(other.Close());
+}
+
+TEST_F(ExecutorTest, TakesNoOptsButTunedOnesWhereThatIsAsked) {
+  v1::RunRequest request;
+  *request.mutable_graph() = GraphOf(AddOne(client_->Upload({4}, {1, 2, 3, 4}), 4));
+  request.set_opts(v1::OPTS_POLICY_LOOKUP_ONLY);
+  EXPECT_FALSE(client_->Run(request));
+  EXPECT_EQ(client_->status().error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Reason(), "NO_RECORD");
+  // The policy is part of what is captured.
+  request.set_opts(v1::OPTS_POLICY_NOW);
+  const std::optional<v1::RunResponse> ran = client_->Run(request);
+  ASSERT_TRUE(ran) << client_->status().error_message();
+  EXPECT_FALSE(ran->statistics().captured());
 }
 
 TEST_F(ExecutorTest, SaysWhatAModelComesTo) {
@@ -551,19 +565,20 @@ TEST_F(ExecutorTest, AKilledRunnerIsReplaced) {
 
 TEST_F(ExecutorTest, MemoryIsBackAfterTheLease) {
   constexpr double kLease = 4;
-  const std::vector<float> values(60 << 20, 1);  // 240 MB of 512
+  const std::vector<float> values(14 << 20, 1);  // 56 MB of 128
   ExecutorClient gone(daemon_->address());
   ASSERT_TRUE(gone.Open(kLease));
-  ASSERT_NE(gone.Upload({60 << 20}, values), 0);
+  ASSERT_NE(gone.Upload({14 << 20}, values), 0);
   ExecutorClient other(daemon_->address());
   ASSERT_TRUE(other.Open());
-  ASSERT_NE(other.Upload({60 << 20}, values), 0);
+  ASSERT_NE(other.Upload({14 << 20}, values), 0);
+  ASSERT_TRUE(gone.KeepAlive());
   const absl::Time last_seen = absl::Now();
-  EXPECT_EQ(client_->Upload({60 << 20}, values), 0);
+  EXPECT_EQ(client_->Upload({14 << 20}, values), 0);
   EXPECT_EQ(Reason(), "SERVER_BYTES");
   // Half a second is what a lease may end late by.
   absl::SleepFor(last_seen + absl::Seconds(kLease + 1) - absl::Now());
-  EXPECT_NE(client_->Upload({60 << 20}, values), 0) << client_->status().error_message();
+  EXPECT_NE(client_->Upload({14 << 20}, values), 0) << client_->status().error_message();
   EXPECT_FALSE(gone.KeepAlive());
   EXPECT_EQ(gone.status().error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_TRUE(other.Close());
