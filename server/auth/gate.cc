@@ -18,7 +18,8 @@ struct MethodRole {
   Role role;
 };
 constexpr MethodRole kMethods[] = {
-    {"Batches.Tune", Role::kSubmitter},     {"Devices.List", Role::kReader},
+    {"Batches.Tune", Role::kSubmitter},
+    {"Devices.List", Role::kReader},
     {"Executor.BeginUpload", Role::kSubmitter},
     {"Executor.CloseSession", Role::kSubmitter},
     {"Executor.Download", Role::kSubmitter},
@@ -28,13 +29,20 @@ constexpr MethodRole kMethods[] = {
     {"Executor.Run", Role::kSubmitter},
     {"Executor.ScheduleModel", Role::kReader},
     {"Executor.Upload", Role::kSubmitter},
-    {"Inspector.Replay", Role::kSubmitter}, {"Inspector.Show", Role::kSubmitter},
-    {"Jobs.Cancel", Role::kSubmitter},      {"Jobs.Get", Role::kReader},
-    {"Jobs.List", Role::kReader},           {"Jobs.Watch", Role::kSubmitter},
-    {"Records.Explain", Role::kReader},     {"Records.Export", Role::kReader},
-    {"Records.Get", Role::kReader},         {"Records.Import", Role::kImporter},
-    {"Records.List", Role::kReader},        {"Records.Resolve", Role::kReader},
-    {"Tuner.Lookup", Role::kReader},        {"Tuner.Tune", Role::kSubmitter},
+    {"Inspector.Replay", Role::kSubmitter},
+    {"Inspector.Show", Role::kSubmitter},
+    {"Jobs.Cancel", Role::kSubmitter},
+    {"Jobs.Get", Role::kReader},
+    {"Jobs.List", Role::kReader},
+    {"Jobs.Watch", Role::kSubmitter},
+    {"Records.Explain", Role::kReader},
+    {"Records.Export", Role::kReader},
+    {"Records.Get", Role::kReader},
+    {"Records.Import", Role::kImporter},
+    {"Records.List", Role::kReader},
+    {"Records.Resolve", Role::kReader},
+    {"Tuner.Lookup", Role::kReader},
+    {"Tuner.Tune", Role::kSubmitter},
 };
 
 }  // namespace
