@@ -146,7 +146,7 @@ absl::Status SessionHandler::Run(const internal::RunPlanRequest& request,
   }
   const VariableValues variables(request.variables().begin(), request.variables().end());
   GraphPlan::Result result;
-  const absl::Status status =
+  absl::Status status =
       at->second->plan->Run(memories, variables, turn_.get(), request.profile(), result);
   reply.set_began(result.began);
   reply.set_run_s(result.run_s);

@@ -330,7 +330,7 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
     first_ = false;
     offset_ += size;
     MutexLock lock(mutex_);
-    next_ = std::move(bytes);
+    next_.Swap(&bytes);
     made_ = true;
     at_end_ = offset_ == end_;
     busy_ = false;
