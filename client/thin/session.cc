@@ -195,7 +195,13 @@ class Session::Core {
     const absl::Status status = Again(Deadline(), [&](grpc::ClientContext& context) {
       return stub_->Free(&context, request, &response);
     });
-    return absl::IsNotFound(status) ? absl::OkStatus() : status;
+    if (!absl::IsNotFound(status)) return status;
+    // One that is gone keeps the server from freeing the others.
+    for (const uint64_t handle : handles) {
+      if (handles.size() == 1) break;
+      BEAMD_THIN_RETURN_IF_ERROR(Free({handle}));
+    }
+    return absl::OkStatus();
   }
 
   std::vector<uint64_t> TakeUnused() {

@@ -185,10 +185,10 @@ class Importer {
 
   absl::Status Take(const grpc::ByteBuffer& bytes) {
     v1::ExportedRecord from;
-    BEAMD_RETURN_IF_ERROR(ParseRequest(bytes, from));
     const uint64_t index = index_++;
     v1::Graph canonical;
-    const absl::Status status = CheckImport(tuner_, from, canonical);
+    absl::Status status = ParseRequest(bytes, from);
+    if (status.ok()) status = CheckImport(tuner_, from, canonical);
     if (!status.ok()) {
       response_.set_refused_count(response_.refused_count() + 1);
       if (response_.refused_size() >= kRefusalsTold) return absl::OkStatus();

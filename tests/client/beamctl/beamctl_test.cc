@@ -279,6 +279,11 @@ TEST_F(BeamctlTest, CarriesRecordsToAnotherDaemon) {
   const Ran bad = there({"import", Path("bad.jsonl")});
   EXPECT_EQ(bad.status, 3);
   EXPECT_THAT(bad.out, HasSubstr("records[0]"));
+  // One that no request may hold costs those behind it nothing.
+  Write("long.jsonl", "{\"record\":{\"label\":\"" + std::string(2000, 'x') + "\"}}\n" +
+                          "{\"record\":{\"key\":\"12\"},\"graph\":{\"nodes\":[]}}\n");
+  EXPECT_THAT(there({"import", Path("long.jsonl")}).out,
+              AllOf(HasSubstr("records[0].record.label"), HasSubstr("records[1]")));
 }
 
 TEST_F(BeamctlTest, BacksUpAndRestores) {

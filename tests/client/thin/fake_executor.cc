@@ -213,6 +213,9 @@ grpc::Status FakeExecutor::Free(grpc::ServerContext* /*context*/, const v1::Free
                                 v1::FreeResponse* /*response*/) {
   const std::lock_guard lock(mutex_);
   ++calls_.free;
+  for (const uint64_t handle : request->handles()) {
+    if (!held_.contains(handle)) return {grpc::StatusCode::NOT_FOUND, "no such buffer"};
+  }
   for (const uint64_t handle : request->handles()) held_.erase(handle);
   return grpc::Status::OK;
 }

@@ -151,6 +151,21 @@ TEST_F(SessionTest, FreesWhatNobodyHas) {
   EXPECT_EQ(server_.buffers(), 0);
 }
 
+TEST_F(SessionTest, OneThatIsGoneKeepsNoOtherAlive) {
+  const auto session = Opened();
+  {
+    const auto gone = session->Upload("abcd", kFloat32, {1});
+    const auto other = session->Upload("efgh", kFloat32, {1});
+    ASSERT_TRUE(gone.ok() && other.ok());
+    EXPECT_TRUE(session->FreeHandles({(*gone)->handle()}).ok());
+  }
+  // Both handles may go in one call, of which the server refuses all.
+  EXPECT_TRUE(session->FreeUnused().ok());
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (server_.buffers() > 0 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_EQ(server_.buffers(), 0);
+}
+
 TEST_F(SessionTest, DoesTasksInOrderAndCancelsWhatIsLeft) {
   auto session = Opened();
   std::vector<Session::Future<std::shared_ptr<Buffer>>> uploads;
