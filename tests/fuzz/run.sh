@@ -25,8 +25,7 @@ fuzz() {
   ASAN_OPTIONS=detect_leaks=0 "bazel-fuzz-bin/tests/fuzz/fuzz_$target" -max_total_time="$seconds" -timeout=10 \
     -rss_limit_mb=2048 -max_len=8192 -print_final_stats=1 -artifact_prefix="$found/" "$found" "tests/fuzz/corpus/$target" \
     2>"$found.log" || { outcome=failed; tail -40 "$found.log"; }
-  printf '== %s: ' "$target"
-  sed -n 's/^stat::number_of_executed_units: */inputs /p' "$found.log"
+  printf '== %s: %s\n' "$target" "$(sed -n 's/^stat::number_of_executed_units: */inputs /p' "$found.log")"
   printf 'fuzz\t%s\t%s\n' "$target" "$outcome" >>"$results"
 }
 

@@ -52,6 +52,12 @@ void WriteExecutorSeeds(const std::filesystem::path& root) {
   open.mutable_device()->set_kind("cpu");
   open.mutable_lease()->set_seconds(30);
   Write(root / "OpenSessionRequest" / "lease", open.SerializeAsString());
+  v1::KeepAliveRequest alive;
+  alive.set_session(session);
+  Write(root / "KeepAliveRequest" / "session", alive.SerializeAsString());
+  v1::CloseSessionRequest close;
+  close.set_session(session);
+  Write(root / "CloseSessionRequest" / "session", close.SerializeAsString());
   v1::BeginUploadRequest upload;
   upload.set_session(session);
   upload.set_dtype(v1::SCALAR_FLOAT32);
