@@ -108,7 +108,7 @@ void WriteSeeds(const std::filesystem::path& root) {
     record.mutable_verification()->set_verified(true);
     Write(root / "ExportedRecord" / name, exported.SerializeAsString());
     // A value's type, as fuzz_stored.cc counts them, then the value.
-    const auto stored = [&](char type, const google::protobuf::Message& message) {
+    const auto stored = [&root, name = name](char type, const google::protobuf::Message& message) {
       Write(root / "stored" / absl::StrCat(name, "_", message.GetDescriptor()->name()),
             type + stored::Encode(message));
     };
