@@ -42,8 +42,9 @@ struct SessionOptions {
   // Between tries.
   absl::Duration first_pause = absl::Milliseconds(50);
   absl::Duration longest_pause = absl::Seconds(2);
-  // Of an upload's chunk; the server's most where that is less.
-  uint64_t chunk_bytes = uint64_t{1} << 20;
+  // Of an upload's chunk; the server's most where that is less. Another client's small run waits
+  // behind one of them.
+  uint64_t chunk_bytes = uint64_t{64} << 10;
   Credentials credentials;
 };
 

@@ -142,6 +142,7 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
   faults.Range("session_mb", c.session_mb, 1, 1 << 30);
   faults.Range("sessions_mb", c.sessions_mb, 1, 1 << 30);
   faults.Range("chunk_kb", c.chunk_kb, 1, 1 << 20);
+  faults.Range("shared_transfer_mb", c.shared_transfer_mb, 0, 1 << 20);
   faults.Range("inline_kb", c.inline_kb, 0, 1 << 20);
   faults.Range("session_runs", c.session_runs, 1, 1 << 20);
   faults.Range("lookup_cache_mb", c.lookup_cache_mb, 0, 1 << 20);
@@ -236,6 +237,9 @@ CommandLine ServeCommandLine(ServeConfig& config) {
   line.Add("session_mb", &config.session_mb, "memory of a session, scratch of its runs included");
   line.Add("sessions_mb", &config.sessions_mb, "memory of all sessions' buffers");
   line.Add("chunk_kb", &config.chunk_kb, "limit of a chunk of an upload");
+  line.Add("shared_transfer_mb", &config.shared_transfer_mb,
+           "MB a second, for each core that serves, of uploads and downloads while other sessions "
+           "run graphs; 0: no limit");
   line.Add("inline_kb", &config.inline_kb, "limit of content that comes with a run's answer");
   line.Add("session_runs", &config.session_runs, "runs of a session that may wait");
   line.Add("session_lease", &config.session_lease,
@@ -309,6 +313,7 @@ SessionLimits SessionLimitsOf(const ServeConfig& config) {
   limits.bytes = config.session_mb * kMegabyte;
   limits.total_bytes = config.sessions_mb * kMegabyte;
   limits.chunk_bytes = config.chunk_kb << 10;
+  limits.shared_transfer_bytes = config.shared_transfer_mb * kMegabyte;
   limits.inline_bytes = config.inline_kb << 10;
   limits.queued_runs = config.session_runs;
   limits.graph_nodes = config.graph_nodes;

@@ -58,6 +58,7 @@ struct ServeConfig {
   int64_t sessions_mb = 0;
   int64_t chunk_kb = 4096;
   int64_t inline_kb = 4096;
+  int64_t shared_transfer_mb = 32;
   int64_t session_runs = 256;
   absl::Duration session_lease = absl::Minutes(1);
   absl::Duration session_longest_lease = absl::Hours(1);

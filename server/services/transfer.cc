@@ -26,7 +26,7 @@ using google::protobuf::internal::WireFormatLite;
 
 // Of a Download's chunk. Larger ones gain nothing and hold more memory; a small run of another
 // client waits behind one of them.
-constexpr int64_t kDownloadBytes = int64_t{1} << 20;
+constexpr int64_t kDownloadBytes = int64_t{256} << 10;
 
 absl::Status NoChunk() {
   return InvalidArgument("the bytes are no beamd.v1.UploadChunk", {.reason = "MALFORMED"});
@@ -149,8 +149,15 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     }
     if (bytes == nullptr) return End(Complete());
     const absl::Status status = Take(*bytes);
+    const auto size = static_cast<int64_t>(bytes->Length());
     bytes->Clear();
     if (!status.ok()) return End(status);
+    const absl::Duration pause = session_->PauseAfter(size);
+    if (pause <= absl::ZeroDuration()) return GoOn();
+    desk_.executor().PostAfter(pause, [self = self_] { self->GoOn(); });
+  }
+
+  void GoOn() {
     MutexLock lock(mutex_);
     busy_ = false;
     head_ = (head_ + 1) % bytes_.size();
@@ -329,12 +336,21 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
     grpc::ByteBuffer bytes = ChunkBytes(snapshot_, offset_, size, first_);
     first_ = false;
     offset_ += size;
+    const absl::Duration pause = session_->PauseAfter(size);
     MutexLock lock(mutex_);
     next_.Swap(&bytes);
     made_ = true;
     at_end_ = offset_ == end_;
-    busy_ = false;
     if (!writing_ && !gone_) WriteOn();
+    if (pause <= absl::ZeroDuration()) return GoOn();
+    desk_.executor().PostAfter(pause, [self = self_] {
+      MutexLock lock(self->mutex_);
+      self->GoOn();
+    });
+  }
+
+  void GoOn() BEAMD_REQUIRES(mutex_) {
+    busy_ = false;
     Wake();
   }
 

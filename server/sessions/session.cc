@@ -310,6 +310,10 @@ void Session::CloseUpload(const Upload& upload) {
 
 // --- reading and freeing ---
 
+absl::Duration Session::PauseAfter(int64_t bytes) const {
+  return host_.pace->Spend(this, bytes, SteadyNow());
+}
+
 void Session::Read(uint64_t handle, ReadDone done) {
   absl::StatusOr<BufferSnapshot> now = [&]() -> absl::StatusOr<BufferSnapshot> {
     MutexLock lock(mutex_);
@@ -453,6 +457,7 @@ void Session::Run(v1::RunRequest request, const Caller& caller, std::function<bo
     host_.counts->Add("refused");
     return task->done(status);
   }
+  host_.pace->Ran(this, SteadyNow());
   if (first) Advance(task);
 }
 
@@ -845,6 +850,7 @@ void Session::Finish(const TaskPtr& task, absl::StatusOr<v1::RunResponse> answer
   {
     MutexLock lock(mutex_);
     used_ = SteadyNow();
+    host_.pace->Ran(this, used_);
     task->memories.clear();
     for (const BufferPtr& buffer : task->inputs) {
       if (buffer->writer.lock() == task) buffer->writer.reset();

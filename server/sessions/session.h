@@ -30,6 +30,7 @@
 #include "server/sessions/content.h"
 #include "server/sessions/graph_use.h"
 #include "server/sessions/kernel_choice.h"
+#include "server/sessions/transfer_pace.h"
 #include "server/sessions/upload.h"
 #include "server/workers/supervisor.h"
 
@@ -43,6 +44,8 @@ struct SessionLimits {
   int64_t bytes = int64_t{8} << 30;  // of one session, scratch memory of its runs included
   int64_t total_bytes = int64_t{16} << 30;
   int64_t chunk_bytes = int64_t{4} << 20;
+  // A second and core that serves, of all transfers, while other sessions run; 0: no limit.
+  int64_t shared_transfer_bytes = int64_t{32} << 20;
   int64_t inline_bytes = int64_t{4} << 20;
   int64_t queued_runs = 256;  // of one session
   // Memory of freed buffers that a session keeps for its next ones, as long as it is busy.
@@ -88,6 +91,7 @@ struct SessionHost {
   Budget* budget = nullptr;
   ContentIndex* index = nullptr;
   RunCounts* counts = nullptr;
+  TransferPace* pace = nullptr;
   // For what may block.
   Executor* executor = nullptr;
   // Runs that have not ended.
@@ -144,6 +148,8 @@ class Session : public std::enable_shared_from_this<Session> {
   absl::StatusOr<Upload> OpenUpload(uint64_t handle);
   // At the end of the stream; the buffer can be used where all of it came.
   void CloseUpload(const Upload& upload);
+  // What a transfer that moved `bytes` waits before it moves more, for other clients' sake.
+  absl::Duration PauseAfter(int64_t bytes) const;
   // `done` is called at once, or when the last run that writes it has ended.
   void Read(uint64_t handle, ReadDone done);
   // All or none: NotFound naming a handle that isn't there.

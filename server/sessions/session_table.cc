@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -47,6 +48,8 @@ SessionTable::SessionTable(SessionTableOptions options, Supervisor& supervisor, 
       tuner_(tuner),
       chooser_(tuner, store, std::move(options.build)),
       budget_(options.limits.total_bytes, options.limits.total_buffers),
+      pace_(options.limits.shared_transfer_bytes *
+            std::max<int64_t>(1, std::ssize(options.compile_cores))),
       executor_(std::make_unique<Executor>(kThreads)) {
   host_.limits = options.limits;
   host_.supervisor = &supervisor_;
@@ -54,6 +57,7 @@ SessionTable::SessionTable(SessionTableOptions options, Supervisor& supervisor, 
   host_.budget = &budget_;
   host_.index = &index_;
   host_.counts = &counts_;
+  host_.pace = &pace_;
   host_.executor = executor_.get();
   host_.runner_args = std::move(options.runner_args);
   host_.compile_cores = std::move(options.compile_cores);

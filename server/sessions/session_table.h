@@ -67,6 +67,7 @@ class SessionTable {
   Budget budget_;
   ContentIndex index_;
   RunCounts counts_;
+  TransferPace pace_;
   SessionHost host_;
 
   mutable Mutex mutex_;

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -280,6 +281,36 @@ TEST_F(ExecutorTest, UploadsGoOnWhereTheyBroke) {
   EXPECT_EQ(client_->Download(broken, 5, 7), back->substr(5, 7));
   EXPECT_FALSE(client_->Download(broken, 5 << 20));
   EXPECT_EQ(Reason(), "RANGE");
+}
+
+// They give way to the other session's runs, which pauses them, and end as they should.
+TEST_F(ExecutorTest, TransfersBesideAnotherSessionsRuns) {
+  constexpr int64_t kElements = 1 << 20;
+  ExecutorClient other(daemon_->address());
+  ASSERT_TRUE(other.Open());
+  const uint64_t x = other.Upload({4}, {1, 2, 3, 4});
+  ASSERT_TRUE(other.Run(AddOne(x, 4)));
+  std::atomic<bool> over{false};
+  std::atomic<int> runs{0};
+  std::thread runner([&] {
+    for (; !over; ++runs) {
+      const std::optional<v1::RunResponse> ran = other.Run(AddOne(x, 4));
+      if (!ran || !other.Free({ran->outputs(0).buffer().handle()})) return;
+    }
+  });
+  std::vector<float> values(kElements);
+  std::iota(values.begin(), values.end(), 0.0f);
+  const uint64_t handle = client_->Upload({kElements}, values);
+  const int beside_upload = runs;
+  const std::vector<float> back = client_->Floats(handle);
+  const int beside_download = runs - beside_upload;
+  over = true;
+  runner.join();
+  EXPECT_TRUE(other.status().ok()) << other.status().error_message();
+  EXPECT_TRUE(back == values);
+  EXPECT_GT(beside_upload, 0);
+  EXPECT_GT(beside_download, 0);
+  other.Close();
 }
 
 TEST_F(ExecutorTest, WhatIsHeldIsNotSentAgain) {
