@@ -4,8 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
+#include <utility>
 
+#include "engine/base/profile.h"
 #include "engine/base/status.h"
 
 namespace beamd {
@@ -13,10 +17,41 @@ namespace {
 
 constexpr size_t kBytes = 4096;
 
-absl::StatusOr<pthread_mutex_t*> Map(int file) {
+template <typename T>
+absl::StatusOr<T*> Map(int file) {
   void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (memory == MAP_FAILED) return absl::ErrnoToStatus(errno, "mapping a device's turn");
-  return static_cast<pthread_mutex_t*>(memory);
+  return static_cast<T*>(memory);
+}
+
+// Memory of a descriptor of its own, zeros.
+template <typename T>
+absl::StatusOr<std::pair<T*, int>> Make(const char* name) {
+  const int file = memfd_create(name, MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, kBytes) != 0) {
+    const int error = errno;
+    if (file >= 0) close(file);
+    return absl::ErrnoToStatus(error, "making a device's turn");
+  }
+  const absl::StatusOr<T*> memory = Map<T>(file);
+  if (!memory.ok()) {
+    close(file);
+    return memory.status();
+  }
+  return std::pair(*memory, file);
+}
+
+// What another process made; closes `file`.
+template <typename T>
+absl::StatusOr<T*> Join(int file) {
+  struct stat description;
+  if (fstat(file, &description) != 0 || description.st_size != kBytes) {
+    close(file);
+    return absl::InvalidArgumentError("the descriptor is no device's turn");
+  }
+  const absl::StatusOr<T*> memory = Map<T>(file);
+  close(file);
+  return memory;
 }
 
 // A holder died; the memory behind the lock is the kernel's and whole.
@@ -27,39 +62,22 @@ void Mend(pthread_mutex_t* mutex, int result) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceTurn>> DeviceTurn::Create() {
-  const int file = memfd_create("beamd turn", MFD_CLOEXEC);
-  if (file < 0 || ftruncate(file, kBytes) != 0) {
-    const int error = errno;
-    if (file >= 0) close(file);
-    return absl::ErrnoToStatus(error, "making a device's turn");
-  }
-  const absl::StatusOr<pthread_mutex_t*> mutex = Map(file);
-  if (!mutex.ok()) {
-    close(file);
-    return mutex.status();
-  }
+  BEAMD_ASSIGN_OR_RETURN(const auto made, Make<pthread_mutex_t>("beamd turn"));
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
-  const int result = pthread_mutex_init(*mutex, &attributes);
+  const int result = pthread_mutex_init(made.first, &attributes);
   pthread_mutexattr_destroy(&attributes);
-  std::unique_ptr<DeviceTurn> turn(new DeviceTurn(*mutex, file));
+  std::unique_ptr<DeviceTurn> turn(new DeviceTurn(made.first, made.second));
   if (result != 0) return absl::ErrnoToStatus(result, "making a device's turn");
   return turn;
 }
 
 absl::StatusOr<std::unique_ptr<DeviceTurn>> DeviceTurn::Open(int file) {
-  struct stat description;
-  if (fstat(file, &description) != 0 || description.st_size != kBytes) {
-    close(file);
-    return absl::InvalidArgumentError("the descriptor is no device's turn");
-  }
-  const absl::StatusOr<pthread_mutex_t*> mutex = Map(file);
-  close(file);
-  if (!mutex.ok()) return mutex.status();
-  return std::unique_ptr<DeviceTurn>(new DeviceTurn(*mutex, -1));
+  BEAMD_ASSIGN_OR_RETURN(pthread_mutex_t* const mutex, Join<pthread_mutex_t>(file));
+  return std::unique_ptr<DeviceTurn>(new DeviceTurn(mutex, -1));
 }
 
 DeviceTurn::~DeviceTurn() {
@@ -67,7 +85,12 @@ DeviceTurn::~DeviceTurn() {
   if (file_ >= 0) close(file_);
 }
 
-void DeviceTurn::Take() { Mend(mutex_, pthread_mutex_lock(mutex_)); }
+void DeviceTurn::Take() {
+  if (TryTake()) return;
+  if (waits_ != nullptr) waits_->Begin();
+  Mend(mutex_, pthread_mutex_lock(mutex_));
+  if (waits_ != nullptr) waits_->End();
+}
 
 bool DeviceTurn::TryTake() {
   const int result = pthread_mutex_trylock(mutex_);
@@ -76,5 +99,41 @@ bool DeviceTurn::TryTake() {
 }
 
 void DeviceTurn::Give() { pthread_mutex_unlock(mutex_); }
+
+// All zeros at first.
+struct TurnWaits::State {
+  std::atomic<int64_t> since_ns;  // 0: it doesn't wait
+  std::atomic<int64_t> total_ns;
+};
+
+absl::StatusOr<std::unique_ptr<TurnWaits>> TurnWaits::Create() {
+  BEAMD_ASSIGN_OR_RETURN(const auto made, Make<State>("beamd waits"));
+  return std::unique_ptr<TurnWaits>(new TurnWaits(made.first, made.second));
+}
+
+absl::StatusOr<std::unique_ptr<TurnWaits>> TurnWaits::Open(int file) {
+  BEAMD_ASSIGN_OR_RETURN(State* const state, Join<State>(file));
+  // A process that was ended while it waited is this one's forerunner.
+  state->since_ns = 0;
+  return std::unique_ptr<TurnWaits>(new TurnWaits(state, -1));
+}
+
+TurnWaits::~TurnWaits() {
+  munmap(state_, kBytes);
+  if (file_ >= 0) close(file_);
+}
+
+void TurnWaits::Begin() { state_->since_ns = MonotonicNanoseconds(); }
+
+void TurnWaits::End() {
+  state_->total_ns += MonotonicNanoseconds() - state_->since_ns;
+  state_->since_ns = 0;
+}
+
+absl::Duration TurnWaits::Total() const {
+  const int64_t since_ns = state_->since_ns;
+  const int64_t lasts_ns = since_ns == 0 ? 0 : MonotonicNanoseconds() - since_ns;
+  return absl::Nanoseconds(state_->total_ns + lasts_ns);
+}
 
 }  // namespace beamd

@@ -13,8 +13,37 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace beamd {
+
+// How long a process has waited for its turns: in memory that it shares with the one that limits
+// its time, which must not count that. One thread of the process waits; anybody may read.
+class TurnWaits {
+ public:
+  static absl::StatusOr<std::unique_ptr<TurnWaits>> Create();
+  // What another process created, for waiting; closes `file`. InvalidArgument where that is no such
+  // memory.
+  static absl::StatusOr<std::unique_ptr<TurnWaits>> Open(int file);
+  ~TurnWaits();
+  TurnWaits(const TurnWaits&) = delete;
+  TurnWaits& operator=(const TurnWaits&) = delete;
+
+  // Of the memory; -1 for one that was opened.
+  int file() const { return file_; }
+
+  void Begin();
+  void End();
+  // Until now, a wait that lasts included; one that ends just then may count twice.
+  absl::Duration Total() const;
+
+ private:
+  struct State;
+  TurnWaits(State* state, int file) : state_(state), file_(file) {}
+
+  State* const state_;
+  const int file_;
+};
 
 // Thread-safe. One thread at a time has the turn.
 class DeviceTurn {
@@ -29,6 +58,8 @@ class DeviceTurn {
 
   // Of the memory; -1 for one that was opened.
   int file() const { return file_; }
+  // Where Take notes that it waits; null: nowhere. Before it is used; outlives this.
+  void set_waits(TurnWaits* waits) { waits_ = waits; }
 
   void Take();
   // False where another has it.
@@ -40,6 +71,7 @@ class DeviceTurn {
 
   pthread_mutex_t* const mutex_;
   const int file_;
+  TurnWaits* waits_ = nullptr;
 };
 
 // Has the turn while it lives; null: there is none to take.

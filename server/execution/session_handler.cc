@@ -24,6 +24,12 @@ absl::Status SessionHandler::Start(internal::Hello& hello) {
 absl::Status SessionHandler::Attach(const internal::Attach& attach, int file) {
   if (attach.kind() == internal::Attach::TURN) {
     BEAMD_ASSIGN_OR_RETURN(turn_, DeviceTurn::Open(file));
+    turn_->set_waits(waits_.get());
+    return absl::OkStatus();
+  }
+  if (attach.kind() == internal::Attach::WAITS) {
+    BEAMD_ASSIGN_OR_RETURN(waits_, TurnWaits::Open(file));
+    if (turn_ != nullptr) turn_->set_waits(waits_.get());
     return absl::OkStatus();
   }
   BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory,
@@ -66,6 +72,7 @@ absl::Status SessionHandler::Handle(const internal::Frame& request, internal::Fr
 absl::Status SessionHandler::MakePlan(const internal::PlanRequest& request,
                                       internal::PlanReply& reply) {
   const absl::Time start = absl::Now();
+  plans_.erase(request.replaces());
   auto made = std::make_unique<Plan>();
   std::vector<UOp> nodes;
   GraphLimits limits;

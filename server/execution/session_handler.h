@@ -49,6 +49,7 @@ class SessionHandler final : public TaskHandler {
 
   const Options options_;
   std::unique_ptr<Device> device_;
+  std::unique_ptr<TurnWaits> waits_;
   std::unique_ptr<DeviceTurn> turn_;
   std::unique_ptr<LoadedKernels> kernels_;
   std::map<uint64_t, std::unique_ptr<Buffer>> memories_;

@@ -48,6 +48,15 @@ absl::StatusOr<KernelChoice> KernelChooser::Choose(const internal::PlanKernel& k
                     {.reason = "NO_RECORD", .field = "opts"});
 }
 
+bool KernelChooser::IsTuned(const internal::PlanKernel& kernel, const std::string& device) {
+  v1::LookupQuery query;
+  *query.mutable_graph() = kernel.graph();
+  query.mutable_device()->set_id(device);
+  query.set_match(v1::MATCH_POLICY_STRICT);
+  const absl::StatusOr<v1::LookupAnswer> answer = tuner_.Lookup(query);
+  return answer.ok() && answer->has_hit();
+}
+
 Digest KernelChooser::ImageKey(const internal::PlanKernel& kernel, const WireOpts& opts,
                                const TuningDevice& device) const {
   Hasher hasher;

@@ -2,6 +2,7 @@
 // heuristics', and machine code that was made before.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -35,6 +36,11 @@ class KernelChooser {
   absl::StatusOr<KernelChoice> Choose(const internal::PlanKernel& kernel, const std::string& device,
                                       v1::OptsPolicy policy, v1::MatchPolicy match,
                                       const Caller& caller);
+
+  // Changes whenever more may be known of kernels than before.
+  uint64_t news() const { return store_.sequence(); }
+  // Whether there is a record of this very kernel and environment.
+  bool IsTuned(const internal::PlanKernel& kernel, const std::string& device);
 
   // The code of the kernel under these opts, if it is there.
   std::optional<internal::Image> FindImage(const internal::PlanKernel& kernel, const WireOpts& opts,

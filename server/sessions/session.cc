@@ -21,6 +21,14 @@ constexpr absl::Duration kSpareTime = absl::Seconds(2);
 // A run whose runner has forgotten its plan, or died before it began, is planned again so often.
 constexpr int kAttempts = 3;
 
+// Of contents the others are.
+constexpr uint64_t kWaitsAttachment = ~uint64_t{0};
+
+// A plan whose kernels are being tuned is looked after so often at most, and with at most this share
+// of its runs' time.
+constexpr absl::Duration kLookEvery = absl::Seconds(1);
+constexpr int kLookShare = 20;
+
 absl::Status NoHandle(uint64_t handle, std::optional<int64_t> node, const std::string& field) {
   return WithDetail(
       absl::NotFoundError(absl::StrCat(node ? absl::StrCat("node ", *node, ": ") : "", "no buffer ",
@@ -75,6 +83,15 @@ absl::StatusOr<int64_t> DenseBytes(v1::Scalar dtype,
   return bytes;
 }
 
+std::shared_ptr<const Attachment> WaitsAttachment(const std::shared_ptr<TurnWaits>& waits) {
+  auto attachment = std::make_shared<Attachment>();
+  attachment->attach.set_id(kWaitsAttachment);
+  attachment->attach.set_kind(internal::Attach::WAITS);
+  attachment->file = waits->file();
+  attachment->owner = waits;
+  return attachment;
+}
+
 v1::OptsPolicy PolicyOf(const v1::RunRequest& request) {
   return request.opts() == v1::OPTS_POLICY_UNSPECIFIED ? v1::OPTS_POLICY_NOW : request.opts();
 }
@@ -96,6 +113,10 @@ struct Session::Plan {
   std::vector<KernelChoice> choices;  // a kernel
   std::vector<std::string> names;     // likewise
   bool ready = false;                 // built
+  // Of one that is to be tuned: the chooser's news when it was looked up last, and when it may be
+  // again.
+  uint64_t news = 0;
+  absl::Time look_at;
   uint64_t used = 0;
 };
 
@@ -111,6 +132,7 @@ struct Session::Task {
   std::vector<BufferPtr> inputs;
   std::vector<uint64_t> gradients;  // places of inputs
   std::shared_ptr<Plan> plan;
+  uint64_t replaces = 0;                           // a plan that the runner is to forget
   std::vector<std::shared_ptr<Content>> memories;  // of the run: inputs, then new ones
   // Readers that came behind it, of what it writes.
   std::vector<std::pair<BufferPtr, ReadDone>> readers;
@@ -389,13 +411,25 @@ absl::Status Session::Admit(const TaskPtr& task) {
     places[input.handle] = task->inputs.size();
     task->inputs.push_back(it->second);
   }
-  for (const uint64_t handle : task->request.gradients()) {
+  for (int i = 0; i < task->request.gradients_size(); ++i) {
+    const uint64_t handle = task->request.gradients(i);
+    const auto fault = [&](const char* what, std::string reason, std::optional<int64_t> node) {
+      return InvalidArgument(absl::StrCat(node ? absl::StrCat("node ", *node, ": ") : "",
+                                          "gradients[", i, "]: buffer ", handle, what),
+                             {.reason = std::move(reason),
+                              .node = node,
+                              .field = absl::StrCat("gradients[", i, "]"),
+                              .value = static_cast<int64_t>(handle)});
+    };
     const auto it = places.find(handle);
-    if (it == places.end()) {
-      return InvalidArgument(
-          absl::StrCat("the graph has no buffer ", handle,
-                       ": there is no gradient with respect to it"),
-          {.reason = "GRADIENT", .field = "gradients", .value = static_cast<int64_t>(handle)});
+    if (it == places.end()) return fault(" isn't in the graph", "GRADIENT", std::nullopt);
+    const GraphInput& input = task->use.inputs[it->second];
+    if (!IsFloat(static_cast<Scalar>(input.dtype))) {
+      return fault(" holds no floats, which alone have gradients", "BUFFER_DTYPE", input.node);
+    }
+    if (std::find(task->gradients.begin(), task->gradients.end(), it->second) !=
+        task->gradients.end()) {
+      return fault(" stands there twice", "DUPLICATE", std::nullopt);
     }
     task->gradients.push_back(it->second);
   }
@@ -482,17 +516,50 @@ void Session::Advance(const TaskPtr& task) {
     }
   }
   if (!status.ok()) return Finish(task, status);
-  if (planned) return Start(task);
+  if (planned && !IsOutdated(task)) return Start(task);
+  if (planned) {
+    task->replaces = task->plan->id;
+    Forget(task);
+  }
   task->captured = false;
   task->plan = std::make_shared<Plan>();
   task->plan->id = host_.supervisor->NewId();
   internal::Frame frame;
   internal::PlanRequest& request = *frame.mutable_plan();
   request.set_plan(task->plan->id);
+  request.set_replaces(task->replaces);
   *request.mutable_graph() = task->use.graph;
   request.set_inputs(static_cast<uint32_t>(task->inputs.size()));
   request.mutable_gradients()->Add(task->gradients.begin(), task->gradients.end());
   Ask(task, std::move(frame), host_.limits.plan_time, {}, &Session::Planned);
+}
+
+bool Session::IsOutdated(const TaskPtr& task) {
+  Plan& plan = *task->plan;
+  const absl::Time start = SteadyNow();
+  const uint64_t news = host_.chooser->news();
+  if (PolicyOf(task->request) != v1::OPTS_POLICY_TUNE || news == plan.news ||
+      start < plan.look_at) {
+    return false;
+  }
+  plan.news = news;
+  bool found = false;
+  for (size_t i = 0; i < plan.choices.size() && !found; ++i) {
+    found = plan.choices[i].match != v1::MATCH_STRICT &&
+            plan.choices[i].match != v1::MATCH_SEARCHED &&
+            host_.chooser->IsTuned(plan.planned.kernels(static_cast<int>(i)), device_.device->id);
+  }
+  const absl::Time end = SteadyNow();
+  plan.look_at = end + std::max(kLookEvery, kLookShare * (end - start));
+  return found;
+}
+
+void Session::Forget(const TaskPtr& task) {
+  MutexLock lock(mutex_);
+  const auto it = plans_.find(task->key);
+  if (it == plans_.end() || it->second->id != task->plan->id) return;
+  scratch_bytes_ -= it->second->planned.scratch_bytes();
+  plans_.erase(it);
 }
 
 PoolId Session::Pool() {
@@ -503,7 +570,7 @@ PoolId Session::Pool() {
                       .cores = host_.compile_cores,
                       // What its runs may hold, and the process itself.
                       .memory_limit_bytes = host_.limits.bytes + (int64_t{2} << 30),
-                      .attachments = {device_.turn},
+                      .attachments = {device_.turn, WaitsAttachment(device_.waits)},
                       .retry = false};
   const auto list = [](const std::vector<int>& cores) {
     std::string text;
@@ -525,7 +592,10 @@ void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration l
                  .claim = {.principal = principal_},
                  .attachments = std::move(attachments),
                  .request = std::move(request),
-                 .limit = limit};
+                 .limit = limit,
+                 .excused = [waits = device_.waits, before = device_.waits->Total()] {
+                   return waits->Total() - before;
+                 }};
   asked.done = [self = shared_from_this(), task, then, limit](TaskEnd end) {
     if (end.outcome == TaskOutcome::kDone) return ((*self).*then)(task, end.reply);
     // The runner is gone, and what it wrote may be half done.
@@ -599,6 +669,7 @@ void Session::Choose(const TaskPtr& task) {
   internal::Frame frame;
   internal::BuildRequest& build = *frame.mutable_build();
   build.set_plan(plan.id);
+  plan.news = host_.chooser->news();
   for (const internal::PlanKernel& kernel : plan.planned.kernels()) {
     absl::StatusOr<KernelChoice> choice = host_.chooser->Choose(
         kernel, device_.device->id, PolicyOf(task->request), task->request.match(), task->caller);
@@ -635,6 +706,9 @@ void Session::BuiltPlan(const TaskPtr& task, internal::Frame& reply) {
   }
   Plan& plan = *task->plan;
   task->compile_s = absl::ToDoubleSeconds(absl::Nanoseconds(built.compile_ns()));
+  plan.look_at =
+      SteadyNow() + std::max(kLookEvery, kLookShare * absl::Nanoseconds(plan.planned.schedule_ns() +
+                                                                        built.compile_ns()));
   std::vector<int> fresh;
   for (int i = 0; i < built.kernels_size(); ++i) {
     const internal::BuildReply::Built& kernel = built.kernels(i);
@@ -680,14 +754,7 @@ void Session::BuiltPlan(const TaskPtr& task, internal::Frame& reply) {
 
 // Forgets what was planned, for the runner doesn't know of it, and plans anew.
 void Session::Again(const TaskPtr& task) {
-  {
-    MutexLock lock(mutex_);
-    if (const auto it = plans_.find(task->key);
-        it != plans_.end() && it->second->id == task->plan->id) {
-      scratch_bytes_ -= it->second->planned.scratch_bytes();
-      plans_.erase(it);
-    }
-  }
+  Forget(task);
   task->sent = false;
   task->memories.clear();
   if (++task->attempts >= kAttempts) {

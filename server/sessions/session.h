@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "devices/device_turn.h"
 #include "engine/base/mutex.h"
 #include "engine/base/steady_clock.h"
 #include "proto/beamd/v1/executor.pb.h"
@@ -54,7 +55,7 @@ struct SessionLimits {
   int64_t plans = 256;  // that a session keeps
   absl::Duration lease = absl::Minutes(1);
   absl::Duration longest_lease = absl::Hours(1);
-  // Of one run's kernels, waiting for the device's turn included; of planning and compiling.
+  // Of one run's kernels, waiting for the device's turn not counted; of planning and compiling.
   absl::Duration run_time = absl::Seconds(60);
   absl::Duration plan_time = absl::Seconds(120);
 };
@@ -63,6 +64,8 @@ struct SessionLimits {
 struct SessionDevice {
   const TuningDevice* device = nullptr;
   std::shared_ptr<const Attachment> turn;
+  // How long the session's runner has waited for that.
+  std::shared_ptr<TurnWaits> waits;
   std::vector<int> cores;
 };
 
@@ -178,6 +181,9 @@ class Session : public std::enable_shared_from_this<Session> {
 
   absl::Status Admit(const TaskPtr& task) BEAMD_REQUIRES(mutex_);
   void Advance(const TaskPtr& task);
+  // Whether kernels of its plan were tuned since, where its policy is to tune them.
+  bool IsOutdated(const TaskPtr& task);
+  void Forget(const TaskPtr& task);
   void Ask(const TaskPtr& task, internal::Frame request, absl::Duration limit,
            std::vector<std::shared_ptr<const Attachment>> attachments,
            void (Session::*then)(const TaskPtr&, internal::Frame&));

@@ -95,6 +95,7 @@ absl::StatusOr<v1::Session> SessionTable::Open(const v1::OpenSessionRequest& req
          .value = absl::ToInt64Seconds(lease)});
   }
   SessionDevice on{.device = device};
+  BEAMD_ASSIGN_OR_RETURN(on.waits, TurnWaits::Create());
   for (const FleetDevice& from : fleet_.devices) {
     if (from.description.id() != device->id) continue;
     on.turn = TurnAttachment(from.turn);

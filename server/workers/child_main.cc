@@ -101,7 +101,7 @@ int RunChild(const std::vector<std::string>& args, TaskHandler& handler) {
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s: %s\n", ChildFlag(args, "name", "child").c_str(),
                status.ToString().c_str());
-  return 1;
+  return absl::IsResourceExhausted(status) ? kExitOutOfMemory : 1;
 }
 
 }  // namespace beamd

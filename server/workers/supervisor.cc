@@ -467,12 +467,22 @@ class Supervisor::Impl {
   void Judge(Pool& pool, Clock::time_point now) BEAMD_REQUIRES(mutex_) {
     for (const auto& child : pool.children) {
       if (child->state == Child::State::kBusy) CheckMemory(pool, *child, now);
-      if (child->state != Child::State::kDying && now >= child->deadline) {
+      if (child->state != Child::State::kDying && now >= child->deadline && !Excuse(*child, now)) {
         const absl::Duration ran = absl::FromChrono(now - child->started);
         Condemn(*child, child->verdict,
                 absl::StrCat("no answer within ", absl::FormatDuration(ran)));
       }
     }
+  }
+
+  // Whether what its limit doesn't count moves its end.
+  static bool Excuse(Child& child, Clock::time_point now) {
+    if (child.state != Child::State::kBusy || child.verdict != TaskOutcome::kTimeout ||
+        !child.task->excused) {
+      return false;
+    }
+    child.deadline = After(child.started, child.task->limit + child.task->excused());
+    return now < child.deadline;
   }
 
   void CheckMemory(Pool& pool, Child& child, Clock::time_point now) BEAMD_REQUIRES(mutex_) {

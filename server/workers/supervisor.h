@@ -92,6 +92,9 @@ struct PoolTask {
   std::vector<std::shared_ptr<const Attachment>> attachments;
   internal::Frame request;
   absl::Duration limit = absl::InfiniteDuration();
+  // What of its running up to now the limit doesn't count; asked where it would be over. On the
+  // supervisor's thread, under its lock: no more than a look into memory. Empty: nothing.
+  std::function<absl::Duration()> excused;
   // Called once, on the supervisor's thread: must not block, may submit.
   std::function<void(TaskEnd)> done;
   // Set by the supervisor: its child was killed from outside, so it is given a second one.

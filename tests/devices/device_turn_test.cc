@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 
 namespace beamd {
@@ -33,6 +35,38 @@ TEST(DeviceTurn, IsOneProcessesAtATimeAndComesBackFromTheDead) {
   turn->Give();
   close(told[0]);
   close(told[1]);
+}
+
+// As the one that limits a process' time sees it.
+TEST(DeviceTurn, TellsHowLongAProcessWaits) {
+  const std::unique_ptr<DeviceTurn> turn = DeviceTurn::Create().value();
+  const std::unique_ptr<TurnWaits> waits = TurnWaits::Create().value();
+  turn->Take();
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::unique_ptr<DeviceTurn> theirs = DeviceTurn::Open(dup(turn->file())).value();
+    const std::unique_ptr<TurnWaits> mine = TurnWaits::Open(dup(waits->file())).value();
+    theirs->set_waits(mine.get());
+    theirs->Take();
+    absl::SleepFor(absl::Milliseconds(500));  // which is no waiting
+    theirs->Give();
+    theirs->Take();  // nor is this
+    _exit(0);
+  }
+  const absl::Time start = absl::Now();
+  while (waits->Total() < absl::Milliseconds(200) && absl::Now() < start + absl::Seconds(20)) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  EXPECT_GE(waits->Total(), absl::Milliseconds(200));
+  turn->Give();
+  waitpid(child, nullptr, 0);
+  const absl::Duration total = waits->Total();
+  EXPECT_GE(total, absl::Milliseconds(200));
+  EXPECT_LT(total, absl::Now() - start - absl::Milliseconds(400));
+  // Whoever comes after one that was ended while it waited doesn't wait yet.
+  waits->Begin();
+  const std::unique_ptr<TurnWaits> next = TurnWaits::Open(dup(waits->file())).value();
+  EXPECT_EQ(waits->Total(), total);
 }
 
 TEST(DeviceTurn, OtherMemoryIsNone) {
