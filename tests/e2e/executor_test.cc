@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -14,8 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -27,13 +24,31 @@
 namespace beamd {
 namespace {
 
+using ::beamd::testing::AddOne;
+using ::beamd::testing::AddOneInPlace;
 using ::beamd::testing::Daemon;
 using ::beamd::testing::ExecutorClient;
 using ::beamd::testing::FreshDirectory;
 using ::beamd::testing::GraphOf;
+using ::beamd::testing::LongSum;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// c = a x b over n x n.
+std::string Matmul(uint64_t a, uint64_t b, int n) {
+  return absl::Substitute(R"(%0 = BUFFER float32 slot $0 shape ($2,$2)
+%1 = RESHAPE float32 (%0) ints ($2,$2,1)
+%2 = EXPAND float32 (%1) ints ($2,$2,$2)
+%3 = BUFFER float32 slot $1 shape ($2,$2)
+%4 = RESHAPE float32 (%3) ints (1,$2,$2)
+%5 = EXPAND float32 (%4) ints ($2,$2,$2)
+%6 = MUL float32 (%2, %5)
+%7 = REDUCE_AXIS float32 (%6) ADD axes (1)
+%8 = RESHAPE float32 (%7) ints ($2,$2)
+%9 = SINK void (%8))",
+                          a, b, n);
+}
 
 // One daemon for the tests that don't change what it is.
 class ExecutorTest : public ::testing::Test {
@@ -52,42 +67,6 @@ class ExecutorTest : public ::testing::Test {
     ASSERT_TRUE(client_->Open()) << client_->status().error_message();
   }
   void TearDown() override { client_->Close(); }
-
-  // out = x + 1, of float32.
-  static std::string AddOne(uint64_t handle, int n) {
-    return absl::Substitute(R"(%0 = BUFFER float32 slot $0 shape ($1)
-%1 = CONST float32 1.0
-%2 = RESHAPE float32 (%1) ints (1)
-%3 = EXPAND float32 (%2) ints ($1)
-%4 = ADD float32 (%0, %3)
-%5 = SINK void (%4))",
-                            handle, n);
-  }
-  // x = x + 1.
-  static std::string AddOneInPlace(uint64_t handle, int n) {
-    return absl::Substitute(R"(%0 = BUFFER float32 slot $0 shape ($1)
-%1 = CONST float32 1.0
-%2 = RESHAPE float32 (%1) ints (1)
-%3 = EXPAND float32 (%2) ints ($1)
-%4 = ADD float32 (%0, %3)
-%5 = ASSIGN float32 (%0, %4)
-%6 = SINK void (%5))",
-                            handle, n);
-  }
-  // c = a x b over n x n.
-  static std::string Matmul(uint64_t a, uint64_t b, int n) {
-    return absl::Substitute(R"(%0 = BUFFER float32 slot $0 shape ($2,$2)
-%1 = RESHAPE float32 (%0) ints ($2,$2,1)
-%2 = EXPAND float32 (%1) ints ($2,$2,$2)
-%3 = BUFFER float32 slot $1 shape ($2,$2)
-%4 = RESHAPE float32 (%3) ints (1,$2,$2)
-%5 = EXPAND float32 (%4) ints ($2,$2,$2)
-%6 = MUL float32 (%2, %5)
-%7 = REDUCE_AXIS float32 (%6) ADD axes (1)
-%8 = RESHAPE float32 (%7) ints ($2,$2)
-%9 = SINK void (%8))",
-                            a, b, n);
-  }
 
   std::string Reason() const { return client_->detail().reason(); }
 
@@ -487,23 +466,6 @@ TEST_F(ExecutorTest, SaysWhatAModelComesTo) {
 
 // --- what goes wrong ---
 
-// Children of the daemon that run `kind`.
-std::vector<pid_t> ChildrenOf(pid_t daemon, const std::string& kind) {
-  std::vector<pid_t> found;
-  // Children belong to the thread that forked them.
-  for (int guess = daemon; guess < daemon + 200; ++guess) {
-    std::ifstream children(absl::StrCat("/proc/", daemon, "/task/", guess, "/children"));
-    pid_t child = 0;
-    while (children >> child) {
-      std::ifstream command(absl::StrCat("/proc/", child, "/cmdline"));
-      std::string text((std::istreambuf_iterator<char>(command)), std::istreambuf_iterator<char>());
-      const std::vector<std::string> argv = absl::StrSplit(text, '\0');
-      if (argv.size() > 1 && argv[1] == kind) found.push_back(child);
-    }
-  }
-  return found;
-}
-
 // A division that is over the integers of a buffer.
 std::string Divide(uint64_t x, uint64_t by) {
   return absl::Substitute(R"(%0 = BUFFER int32 slot $0 shape (4)
@@ -526,28 +488,10 @@ TEST_F(ExecutorTest, DivisionByZeroEndsNoRunner) {
   EXPECT_THAT(quotients, ElementsAre(8, 0, some[2], 3));
 }
 
-// y[i] = a long sum: seconds of work, for as long as the test needs it.
-std::string Long(uint64_t x, int n) {
-  return absl::Substitute(R"(%0 = BUFFER float32 slot $0 shape (1)
-%1 = EXPAND float32 (%0) ints ($1)
-%2 = SIN float32 (%1)
-%3 = RESHAPE float32 (%2) ints (1,$1)
-%4 = RESHAPE float32 (%2) ints ($1,1)
-%5 = EXPAND float32 (%3) ints ($1,$1)
-%6 = EXPAND float32 (%4) ints ($1,$1)
-%7 = MUL float32 (%5, %6)
-%8 = SIN float32 (%7)
-%9 = REDUCE_AXIS float32 (%8) ADD axes (0,1)
-%10 = RESHAPE float32 (%9) ints (1)
-%11 = ASSIGN float32 (%0, %10)
-%12 = SINK void (%11))",
-                          x, n);
-}
-
 TEST_F(ExecutorTest, ARunThatTakesTooLongIsEndedAndSaysWhatIsLost) {
   const uint64_t x = client_->Upload({1}, {1});
   const uint64_t y = client_->Upload({1}, {5});
-  EXPECT_FALSE(client_->Run(Long(x, 200000)));
+  EXPECT_FALSE(client_->Run(LongSum(x, 200000)));
   EXPECT_EQ(client_->status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_EQ(Reason(), "RUN_TIMEOUT");
   EXPECT_EQ(client_->detail().limit(), 3000);
@@ -566,7 +510,7 @@ TEST_F(ExecutorTest, AKilledRunnerIsReplaced) {
   const uint64_t x = client_->Upload({1}, {1});
   const uint64_t y = client_->Upload({4}, {1, 2, 3, 4});
   ASSERT_TRUE(client_->Run(AddOne(y, 4)));
-  const std::vector<pid_t> runners = ChildrenOf(daemon_->pid(), "session");
+  const std::vector<pid_t> runners = daemon_->Children("session");
   ASSERT_EQ(runners.size(), 1);
   ExecutorClient other(daemon_->address());
   ASSERT_TRUE(other.Open());
@@ -576,7 +520,7 @@ TEST_F(ExecutorTest, AKilledRunnerIsReplaced) {
     absl::SleepFor(absl::Milliseconds(800));
     kill(runners[0], SIGKILL);
   });
-  EXPECT_FALSE(client_->Run(Long(x, 200000)));
+  EXPECT_FALSE(client_->Run(LongSum(x, 200000)));
   killer.join();
   // The other session notices nothing.
   const std::optional<v1::RunResponse> theirs = other.Run(AddOneInPlace(others, 4));
@@ -613,6 +557,63 @@ TEST_F(ExecutorTest, MemoryIsBackAfterTheLease) {
   EXPECT_FALSE(gone.KeepAlive());
   EXPECT_EQ(gone.status().error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_TRUE(other.Close());
+}
+
+// The graph runs at once, is tuned behind it, and runs with what was found once that is known.
+TEST(ExecutorDaemon, TunesWhatItRunsWhereThatIsAsked) {
+  Daemon daemon("server/beamd", FreshDirectory() + "/store", {"--width=1"});
+  ExecutorClient client(daemon.address());
+  ASSERT_TRUE(client.Open());
+  constexpr int kSize = 32;
+  std::vector<float> values(kSize * kSize);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 5);
+  v1::RunRequest request;
+  *request.mutable_graph() = GraphOf(
+      Matmul(client.Upload({kSize, kSize}, values), client.Upload({kSize, kSize}, values), kSize));
+  request.set_opts(v1::OPTS_POLICY_TUNE);
+  request.set_profile(true);
+  request.set_inline_bytes(1 << 20);
+  const std::optional<v1::RunResponse> first = client.Run(request);
+  ASSERT_TRUE(first) << client.status().error_message();
+  ASSERT_EQ(first->kernels_size(), 1);
+  EXPECT_EQ(first->kernels(0).match(), v1::MATCH_HEURISTIC);
+
+  v1::ScheduleModelRequest model;
+  *model.mutable_graph() = request.graph();
+  v1::ScheduleModelResponse known;
+  const absl::Time end = absl::Now() + absl::Seconds(120);
+  do {
+    absl::SleepFor(absl::Milliseconds(100));
+    grpc::ClientContext context;
+    ASSERT_TRUE(client.stub().ScheduleModel(&context, model, &known).ok());
+  } while (!known.kernels(0).has_record() && absl::Now() < end);
+  ASSERT_TRUE(known.kernels(0).has_record()) << "nothing was tuned";
+  const v1::Record& record = known.kernels(0).record();
+  EXPECT_EQ(record.kernel_hash(), first->kernels(0).kernel_hash());
+
+  // Within a second or two, in this session.
+  absl::SleepFor(absl::Seconds(3));
+  const std::optional<v1::RunResponse> tuned = client.Run(request);
+  ASSERT_TRUE(tuned) << client.status().error_message();
+  EXPECT_FALSE(tuned->statistics().captured());
+  EXPECT_EQ(tuned->kernels(0).match(), v1::MATCH_STRICT);
+  ASSERT_EQ(tuned->kernels(0).opts_size(), record.opts_size());
+  for (int i = 0; i < record.opts_size(); ++i) {
+    EXPECT_EQ(tuned->kernels(0).opts(i).SerializeAsString(), record.opts(i).SerializeAsString());
+  }
+  EXPECT_EQ(tuned->outputs(0).data(), first->outputs(0).data());
+  const std::optional<v1::RunResponse> captured = client.Run(request);
+  ASSERT_TRUE(captured);
+  EXPECT_TRUE(captured->statistics().captured());
+  EXPECT_EQ(captured->kernels(0).match(), v1::MATCH_STRICT);
+  // At once, in another one.
+  ExecutorClient other(daemon.address());
+  ASSERT_TRUE(other.Open());
+  *request.mutable_graph() = GraphOf(
+      Matmul(other.Upload({kSize, kSize}, values), other.Upload({kSize, kSize}, values), kSize));
+  const std::optional<v1::RunResponse> theirs = other.Run(request);
+  ASSERT_TRUE(theirs) << other.status().error_message();
+  EXPECT_EQ(theirs->kernels(0).match(), v1::MATCH_STRICT);
 }
 
 TEST(ExecutorDaemon, ImagesOutliveTheDaemon) {

@@ -7,9 +7,13 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "engine/uop/wire.h"
 #include "gtest/gtest.h"
 
@@ -93,6 +97,25 @@ Daemon::~Daemon() {
 }
 
 void Daemon::Signal(int signal) const { kill(pid_, signal); }
+
+std::vector<pid_t> Daemon::Children(const std::string& kind) const {
+  std::vector<pid_t> found;
+  // Children belong to the thread that forked them.
+  std::error_code error;
+  for (const auto& task :
+       std::filesystem::directory_iterator(absl::StrCat("/proc/", pid_, "/task"), error)) {
+    std::ifstream children(task.path() / "children");
+    pid_t child = 0;
+    while (children >> child) {
+      std::ifstream command(absl::StrCat("/proc/", child, "/cmdline"));
+      const std::string text((std::istreambuf_iterator<char>(command)),
+                             std::istreambuf_iterator<char>());
+      const std::vector<std::string> argv = absl::StrSplit(text, '\0');
+      if (argv.size() > 1 && argv[1] == kind) found.push_back(child);
+    }
+  }
+  return found;
+}
 
 int Daemon::Wait() {
   int status = 0;

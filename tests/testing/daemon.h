@@ -33,6 +33,8 @@ class Daemon {
   const std::string& address() const { return address_; }
   pid_t pid() const { return pid_; }
   void Signal(int signal) const;
+  // Its children whose first argument is `kind`: "worker", "runner", "session".
+  std::vector<pid_t> Children(const std::string& kind) const;
   // Waits for its end: the exit status, or minus the signal that ended it.
   int Wait();
 

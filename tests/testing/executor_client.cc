@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "absl/strings/substitute.h"
 #include "engine/base/crc32c.h"
 #include "engine/base/sha256.h"
 #include "engine/uop/text.h"
@@ -21,6 +22,44 @@ constexpr size_t kChunkBytes = size_t{1} << 20;
 v1::Graph GraphOf(absl::string_view text) {
   UOpGraph graph;
   return ToProto(ParseText(text, graph).value());
+}
+
+std::string AddOne(uint64_t x, int n) {
+  return absl::Substitute(R"(%0 = BUFFER float32 slot $0 shape ($1)
+%1 = CONST float32 1.0
+%2 = RESHAPE float32 (%1) ints (1)
+%3 = EXPAND float32 (%2) ints ($1)
+%4 = ADD float32 (%0, %3)
+%5 = SINK void (%4))",
+                          x, n);
+}
+
+std::string AddOneInPlace(uint64_t x, int n) {
+  return absl::Substitute(R"(%0 = BUFFER float32 slot $0 shape ($1)
+%1 = CONST float32 1.0
+%2 = RESHAPE float32 (%1) ints (1)
+%3 = EXPAND float32 (%2) ints ($1)
+%4 = ADD float32 (%0, %3)
+%5 = ASSIGN float32 (%0, %4)
+%6 = SINK void (%5))",
+                          x, n);
+}
+
+std::string LongSum(uint64_t x, int n) {
+  return absl::Substitute(R"(%0 = BUFFER float32 slot $0 shape (1)
+%1 = EXPAND float32 (%0) ints ($1)
+%2 = SIN float32 (%1)
+%3 = RESHAPE float32 (%2) ints (1,$1)
+%4 = RESHAPE float32 (%2) ints ($1,1)
+%5 = EXPAND float32 (%3) ints ($1,$1)
+%6 = EXPAND float32 (%4) ints ($1,$1)
+%7 = MUL float32 (%5, %6)
+%8 = SIN float32 (%7)
+%9 = REDUCE_AXIS float32 (%8) ADD axes (0,1)
+%10 = RESHAPE float32 (%9) ints (1)
+%11 = ASSIGN float32 (%0, %10)
+%12 = SINK void (%11))",
+                          x, n);
 }
 
 v1::ErrorDetail DetailOf(const grpc::Status& status) {

@@ -19,6 +19,12 @@ namespace beamd::testing {
 // The graph of engine/uop/text.h's form.
 v1::Graph GraphOf(absl::string_view text);
 
+// Graphs in that form. out = x + 1, and x = x + 1, of n float32.
+std::string AddOne(uint64_t x, int n);
+std::string AddOneInPlace(uint64_t x, int n);
+// x = a sum of n * n terms, x of 1 float32: some ten nanoseconds of work a term.
+std::string LongSum(uint64_t x, int n);
+
 // The ErrorDetail of a call that failed; empty where it has none.
 v1::ErrorDetail DetailOf(const grpc::Status& status);
 

@@ -1,0 +1,270 @@
+// Runners that end in the middle of a run: what that run is told, what its session has lost, and
+// that another client notices nothing.
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/daemon.h"
+#include "tests/testing/executor_client.h"
+
+namespace beamd {
+namespace {
+
+using ::beamd::testing::AddOne;
+using ::beamd::testing::AddOneInPlace;
+using ::beamd::testing::Daemon;
+using ::beamd::testing::ExecutorClient;
+using ::beamd::testing::FreshDirectory;
+using ::beamd::testing::LongSum;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// More than a run's limit.
+constexpr int kForever = 400000;
+
+int64_t AddressSpace(pid_t process) {
+  int64_t pages = 0;
+  std::ifstream(absl::StrCat("/proc/", process, "/statm")) >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+// A client whose runner is done things to, and another that runs all the while.
+class ExecutorFaults : public ::testing::Test {
+ protected:
+  explicit ExecutorFaults(const std::string& flag = "--session_run_timeout=4s")
+      : daemon_("server/beamd", FreshDirectory() + "/store",
+                {"--session_mb=256", "--sessions_mb=512", flag}),
+        client_(daemon_.address()),
+        other_(daemon_.address()) {}
+
+  void SetUp() override {
+    ASSERT_TRUE(other_.Open() && client_.Open());
+    theirs_ = other_.Upload({4}, {1, 2, 3, 4});
+    ASSERT_TRUE(other_.Run(AddOneInPlace(theirs_, 4))) << other_.status().error_message();
+    other_runner_ = daemon_.Children("session").at(0);
+    read_ = client_.Upload({4}, {1, 2, 3, 4});
+    written_ = client_.Upload({1}, {1});
+    ASSERT_TRUE(client_.Run(AddOne(read_, 4)));
+    works_ = std::thread([this] {
+      while (!stop_) {
+        const std::optional<v1::RunResponse> ran = other_.Run(AddOneInPlace(theirs_, 4));
+        if (!ran || !ran->statistics().captured()) break;
+        ++runs_;
+      }
+    });
+  }
+
+  void TearDown() override {
+    const int before = runs_;
+    for (int i = 0; i < 1000 && runs_ == before; ++i) absl::SleepFor(absl::Milliseconds(10));
+    stop_ = true;
+    works_.join();
+    // Not one of its runs failed, was planned again, or was lost.
+    EXPECT_GT(runs_, before) << other_.status().error_message();
+    const auto sum = static_cast<float>(runs_ + 1);
+    EXPECT_THAT(other_.Floats(theirs_), ElementsAre(1 + sum, 2 + sum, 3 + sum, 4 + sum));
+    EXPECT_THAT(daemon_.Children("session"), ::testing::Contains(other_runner_));
+    EXPECT_EQ(kill(daemon_.pid(), 0), 0);
+  }
+
+  pid_t Runner() const {
+    for (const pid_t runner : daemon_.Children("session")) {
+      if (runner != other_runner_) return runner;
+    }
+    return -1;
+  }
+  std::string Reason() const { return client_.detail().reason(); }
+
+  // What every fault leaves: what was read is whole, what was to be written is said to be lost, and
+  // the session runs on.
+  void ExpectLost(uint64_t lost) {
+    const std::string why = client_.status().error_message();
+    EXPECT_FALSE(client_.Download(lost));
+    EXPECT_EQ(client_.status().error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_EQ(Reason(), "LOST");
+    EXPECT_EQ(client_.detail().value(), lost);
+    EXPECT_THAT(client_.status().error_message(), HasSubstr(why));
+    EXPECT_FALSE(client_.Run(AddOne(lost, 1)));
+    EXPECT_EQ(Reason(), "LOST");
+    EXPECT_EQ(client_.detail().node(), 0);
+    EXPECT_TRUE(client_.Free({lost}));
+    ExpectWhole();
+  }
+  void ExpectWhole() {
+    EXPECT_THAT(client_.Floats(read_), ElementsAre(1, 2, 3, 4));
+    const std::optional<v1::RunResponse> ran = client_.Run(AddOne(read_, 4));
+    ASSERT_TRUE(ran) << client_.status().error_message();
+    EXPECT_THAT(client_.Floats(ran->outputs(0).buffer().handle()), ElementsAre(2, 3, 4, 5));
+  }
+
+  Daemon daemon_;
+  ExecutorClient client_, other_;
+  uint64_t read_ = 0, written_ = 0, theirs_ = 0;
+  pid_t other_runner_ = -1;
+  std::thread works_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<int> runs_ = 0;
+};
+
+TEST_F(ExecutorFaults, ATrapEndsItsRunAlone) {
+  for (const int signal : {SIGSEGV, SIGILL, SIGFPE, SIGBUS, SIGKILL}) {
+    const uint64_t x = client_.Upload({1}, {1});
+    const pid_t runner = Runner();
+    std::thread killer([&] {
+      absl::SleepFor(absl::Milliseconds(700));
+      kill(runner, signal);
+    });
+    EXPECT_FALSE(client_.Run(LongSum(x, kForever)));
+    killer.join();
+    EXPECT_EQ(client_.status().error_code(), grpc::StatusCode::ABORTED);
+    EXPECT_EQ(Reason(), "RUN_CRASHED");
+    EXPECT_THAT(client_.status().error_message(), HasSubstr(absl::StrCat("signal ", signal)));
+    ExpectLost(x);
+    EXPECT_NE(Runner(), runner);
+  }
+}
+
+TEST_F(ExecutorFaults, ARunPastItsLimitEndsAlone) {
+  EXPECT_FALSE(client_.Run(LongSum(written_, kForever)));
+  EXPECT_EQ(client_.status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(Reason(), "RUN_TIMEOUT");
+  EXPECT_EQ(client_.detail().limit(), 4000);
+  ExpectLost(written_);
+}
+
+// Runners that are no other user, so that the test may take memory from them.
+class ExecutorMemoryFaults : public ExecutorFaults {
+ protected:
+  ExecutorMemoryFaults() : ExecutorFaults("--sandbox=false") {}
+
+  // It gets no more than it has.
+  static void TakeMemory(pid_t runner) {
+    const auto now = static_cast<rlim_t>(AddressSpace(runner));
+    const rlimit limit = {.rlim_cur = now, .rlim_max = now};
+    ASSERT_EQ(prlimit(runner, RLIMIT_AS, &limit, nullptr), 0);
+  }
+};
+
+// The run that is out of memory was still being planned: nothing is lost.
+TEST_F(ExecutorMemoryFaults, PlanningOutOfMemoryEndsItsRunAlone) {
+  const pid_t runner = Runner();
+  TakeMemory(runner);
+  std::string graph = absl::Substitute("%0 = BUFFER float32 slot $0 shape (4)\n", read_);
+  constexpr int kNodes = 5000;
+  for (int i = 1; i < kNodes; ++i) {
+    absl::StrAppend(&graph, "%", i, " = ", i % 2 == 0 ? "ADD" : "MUL", " float32 (%", i - 1, ", %",
+                    i / 2, ")\n");
+  }
+  absl::StrAppend(&graph, "%", kNodes, " = ASSIGN float32 (%0, %", kNodes - 1, ")\n%", kNodes + 1,
+                  " = SINK void (%", kNodes, ")");
+  EXPECT_FALSE(client_.Run(graph));
+  EXPECT_EQ(client_.status().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+      << client_.status().error_message();
+  EXPECT_EQ(Reason(), "RUN_MEMORY");
+  ExpectWhole();
+  EXPECT_NE(Runner(), runner);
+}
+
+// The runner can't map what the run is on.
+TEST_F(ExecutorMemoryFaults, ARunOutOfMemoryEndsAlone) {
+  constexpr int kSize = 8 << 20;
+  const uint64_t x = client_.Upload({kSize}, std::vector<float>(kSize, 1));
+  ASSERT_NE(x, 0) << client_.status().error_message();
+  const std::optional<v1::RunResponse> first = client_.Run(AddOne(x, kSize));
+  ASSERT_TRUE(first) << client_.status().error_message();
+  const pid_t runner = Runner();
+  TakeMemory(runner);
+  EXPECT_FALSE(client_.Run(AddOne(x, kSize)));
+  EXPECT_EQ(client_.status().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+      << client_.status().error_message();
+  EXPECT_EQ(Reason(), "RUN_MEMORY");
+  // Nothing was assigned to.
+  const std::optional<v1::RunResponse> again = client_.Run(AddOne(x, kSize));
+  ASSERT_TRUE(again) << client_.status().error_message();
+  EXPECT_EQ(client_.Floats(again->outputs(0).buffer().handle()), std::vector<float>(kSize, 2));
+  ExpectWhole();
+}
+
+// Runs of the session that came behind the one that crashed aren't part of it.
+TEST_F(ExecutorFaults, RunsThatWaitBehindACrashRun) {
+  const pid_t runner = Runner();
+  std::thread killer([&] {
+    absl::SleepFor(absl::Seconds(1));
+    kill(runner, SIGSEGV);
+  });
+  std::thread crashes([&] {
+    v1::RunRequest request;
+    request.set_session(client_.session());
+    *request.mutable_graph() = testing::GraphOf(LongSum(written_, kForever));
+    grpc::ClientContext context;
+    v1::RunResponse response;
+    EXPECT_EQ(client_.stub().Run(&context, request, &response).error_code(),
+              grpc::StatusCode::ABORTED);
+  });
+  absl::SleepFor(absl::Milliseconds(300));
+  const std::optional<v1::RunResponse> behind = client_.Run(AddOne(read_, 4));
+  ASSERT_TRUE(behind) << client_.status().error_message();
+  EXPECT_THAT(client_.Floats(behind->outputs(0).buffer().handle()), ElementsAre(2, 3, 4, 5));
+  crashes.join();
+  killer.join();
+  EXPECT_FALSE(client_.Download(written_));
+  EXPECT_EQ(Reason(), "LOST");
+}
+
+// Whoever waits for the device longer than a run may take has not run so long.
+TEST(ExecutorTurns, ALimitCountsRunningAndNoWaiting) {
+  // Wide of the mark on both sides: others may have the cores too.
+  constexpr int kClients = 16;
+  constexpr double kLimit = 4;
+  constexpr double kRun = 0.6;
+  const Daemon daemon("server/beamd", FreshDirectory() + "/store", {"--session_run_timeout=4s"});
+  std::vector<std::unique_ptr<ExecutorClient>> clients;
+  std::vector<uint64_t> handles;
+  for (int i = 0; i < kClients; ++i) {
+    ASSERT_TRUE(clients.emplace_back(new ExecutorClient(daemon.address()))->Open());
+    // Of one value: what a sine costs depends on that.
+    handles.push_back(clients[i]->Upload({1}, {1}));
+  }
+  constexpr int kTried = 4000;
+  double n = 0;  // of a LongSum that takes kRun
+  for (int i = 0; i < 3; ++i) {
+    const std::optional<v1::RunResponse> tried =
+        clients[0]->Run(LongSum(clients[0]->Upload({1}, {1}), kTried));
+    ASSERT_TRUE(tried) << clients[0]->status().error_message();
+    n = std::max(n, kTried * std::sqrt(kRun / tried->statistics().run_s()));
+  }
+  std::array<double, kClients> waited = {};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kClients; ++i) {
+    threads.emplace_back([&, i] {
+      const std::optional<v1::RunResponse> ran =
+          clients[i]->Run(LongSum(handles[i], static_cast<int>(n)));
+      ASSERT_TRUE(ran) << clients[i]->status().error_message();
+      waited[i] = ran->statistics().wait_s();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(*std::max_element(waited.begin(), waited.end()), kLimit);
+  // One that runs that long is ended all the same.
+  EXPECT_FALSE(clients[0]->Run(LongSum(handles[0], kForever)));
+  EXPECT_EQ(clients[0]->detail().reason(), "RUN_TIMEOUT");
+}
+
+}  // namespace
+}  // namespace beamd
