@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -10,6 +11,17 @@
 #include "engine/base/json_string.h"
 
 namespace beamd {
+
+void SetNamed(AuditObject& object, absl::string_view name, absl::string_view value) {
+  if (value.empty()) return;
+  const auto it = std::find_if(object.begin(), object.end(),
+                               [&](const auto& member) { return member.first == name; });
+  if (it == object.end()) {
+    object.emplace_back(name, value);
+  } else {
+    it->second = std::string(value);
+  }
+}
 
 absl::StatusOr<std::unique_ptr<Audit>> Audit::Open(std::string path) {
   std::unique_ptr<Audit> audit(new Audit(std::move(path)));
@@ -27,20 +39,35 @@ absl::Status Audit::Reopen() {
   MutexLock lock(mutex_);
   if (fd_ >= 0) close(fd_);
   fd_ = fd;
+  torn_ = false;
   return absl::OkStatus();
 }
 
 absl::Status Audit::Write(const AuditEntry& entry) {
-  const std::string line = absl::StrCat(
-      "{\"time\":", JsonString(absl::FormatTime(entry.at, absl::UTCTimeZone())),
-      ",\"principal\":", JsonString(entry.principal), ",\"host\":", JsonString(entry.host),
-      ",\"method\":", JsonString(entry.method), ",\"code\":", JsonString(entry.code),
-      ",\"trace\":", JsonString(entry.trace), "}\n");
+  std::string line =
+      absl::StrCat("{\"time\":", JsonString(absl::FormatTime(entry.at, absl::UTCTimeZone())),
+                   ",\"principal\":", JsonString(entry.principal),
+                   ",\"host\":", JsonString(entry.host), ",\"method\":", JsonString(entry.method),
+                   ",\"code\":", JsonString(entry.code), ",\"trace\":", JsonString(entry.trace));
+  if (!entry.reason.empty()) absl::StrAppend(&line, ",\"reason\":", JsonString(entry.reason));
+  absl::StrAppend(&line, ",\"object\":{");
+  const char* separator = "";
+  for (const auto& [name, value] : entry.object) {
+    absl::StrAppend(&line, separator, JsonString(name), ":", JsonString(value));
+    separator = ",";
+  }
+  absl::StrAppend(&line, "}}\n");
   MutexLock lock(mutex_);
-  if (write(fd_, line.data(), line.size()) == static_cast<ssize_t>(line.size())) {
+  // What a full disk cut off stays one bad line.
+  if (torn_) line.insert(line.begin(), '\n');
+  const ssize_t written = write(fd_, line.data(), line.size());
+  if (written == static_cast<ssize_t>(line.size())) {
+    torn_ = false;
     return absl::OkStatus();
   }
-  return absl::ErrnoToStatus(errno, absl::StrCat("writing the audit ", path_));
+  const int error = written < 0 ? errno : ENOSPC;
+  torn_ = torn_ || written > 0;
+  return absl::ErrnoToStatus(error, absl::StrCat("writing the audit ", path_));
 }
 
 }  // namespace beamd

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,13 +14,20 @@
 
 namespace beamd {
 
+// What somebody acted on, by names: "job" and its id, "device" and its name.
+using AuditObject = std::vector<std::pair<std::string, std::string>>;
+// In place of what has the name; nothing where the value is empty.
+void SetNamed(AuditObject& object, absl::string_view name, absl::string_view value);
+
 struct AuditEntry {
   absl::Time at;
   absl::string_view principal;
   absl::string_view host;
   absl::string_view method;
-  absl::string_view code;   // "OK", "PERMISSION_DENIED"
-  absl::string_view trace;  // W3C trace id
+  absl::string_view code;    // "OK", "PERMISSION_DENIED"; "ACCEPTED": a job began
+  absl::string_view trace;   // W3C trace id
+  absl::string_view reason;  // of a refusal; may be empty
+  AuditObject object;
 };
 
 // Thread-safe. Each entry is one write to a file opened for appending: lines of two daemons don't
@@ -39,6 +48,7 @@ class Audit {
   const std::string path_;
   Mutex mutex_;
   int fd_ BEAMD_GUARDED_BY(mutex_) = -1;
+  bool torn_ BEAMD_GUARDED_BY(mutex_) = false;  // the last line has no end
 };
 
 }  // namespace beamd

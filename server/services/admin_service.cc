@@ -73,6 +73,9 @@ class BackupReader {
     return piece;
   }
 
+  // Files that were read to their end.
+  size_t sent() const { return next_; }
+
  private:
   const std::string directory_;
   std::vector<std::string> files_;
@@ -98,13 +101,18 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::Backup(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   return StartPullStream(
       "Admin.Backup",
-      [this](const grpc::ByteBuffer& bytes) -> absl::StatusOr<NextMessage> {
+      [this](const grpc::ByteBuffer& bytes, AuditObject& object) -> absl::StatusOr<NextMessage> {
         v1::BackupRequest req;
         BEAMD_RETURN_IF_ERROR(ParseRequest(bytes, req));
         auto reader = std::make_shared<BackupReader>(
             absl::StrCat(CheckpointPrefix(store_), absl::ToUnixNanos(absl::Now())));
         BEAMD_RETURN_IF_ERROR(reader->Open(store_));
-        return [reader] { return reader->Next(); };
+        SetNamed(object, "snapshot", absl::StrCat(store_.sequence()));
+        return [reader, &object] {
+          auto piece = reader->Next();
+          SetNamed(object, "files", absl::StrCat(reader->sent()));
+          return piece;
+        };
       },
       desk_, context, request);
 }

@@ -1,12 +1,16 @@
 #include "server/services/batch_stream.h"
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "grpcpp/alarm.h"
+#include "server/services/acted_on.h"
 #include "server/services/reply.h"
 
 namespace beamd {
@@ -109,6 +113,7 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
     }
     const std::optional<v1::TuneBatchEvent> event = batch_->Next();
     if (event) {
+      if (event->has_accepted()) NoteItem(*event);
       MutexLock lock(mutex_);
       writing_ = true;
       out_ = ToBytes(*event);
@@ -118,12 +123,21 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
     }
   }
 
+  void NoteItem(const v1::TuneBatchEvent& event) {
+    AuditObject object;
+    SetNamed(object, "item", event.id());
+    NameActedOn(event.accepted(), object);
+    desk_.Began(visit_, object, event.accepted());
+    ++items_;
+  }
+
   void End(const absl::Status& status) {
     {
       MutexLock lock(mutex_);
       if (finished_ || reactor_ == nullptr) return;
       finished_ = true;
     }
+    SetNamed(visit_.object, "items", absl::StrCat(items_.load()));
     desk_.Leave(visit_, status);
     reactor_->Finish(ToGrpcStatus(status));
   }
@@ -141,8 +155,9 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
   }
 
   Desk& desk_;
-  const Visit visit_;
-  Mutex pumping_;  // held over what uses the batch; before mutex_
+  Visit visit_;
+  std::atomic<int64_t> items_ = 0;  // that were accepted
+  Mutex pumping_;                   // held over what uses the batch; before mutex_
   std::unique_ptr<Batch> batch_ BEAMD_GUARDED_BY(pumping_);
   Mutex mutex_;
   Reactor* reactor_ BEAMD_GUARDED_BY(mutex_);

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/base/error_detail.h"
 #include "engine/base/steady_clock.h"
 #include "spdlog/spdlog.h"
 
@@ -46,14 +48,27 @@ Evidence EvidenceOf(const grpc::CallbackServerContext& context, const LocalUsers
   return evidence;
 }
 
+// Strangers' lines of the audit, so that they can't fill its disk: so many at once, and so many a
+// second. The log has all.
+constexpr double kStrangerBurst = 100, kStrangersASecond = 1;
+
 bool IsAudited(const Visit& visit, const absl::Status& status) {
-  if (absl::IsUnauthenticated(status)) return false;  // nobody yet; the log has it
-  return absl::IsPermissionDenied(status) || RoleFor(visit.method) > Role::kReader;
+  return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
+         RoleFor(visit.method) > Role::kReader;
+}
+
+std::string ReasonOf(const absl::Status& status) {
+  const std::optional<ErrorDetail> detail = GetErrorDetail(status);
+  return detail ? detail->reason : "";
 }
 
 }  // namespace
 
-Desk::Desk(const DeskParts& parts) : parts_(parts), executor_(parts.handler_threads) {}
+Desk::Desk(const DeskParts& parts)
+    : parts_(parts),
+      stranger_lines_(kStrangerBurst),
+      strangers_at_(SteadyNow()),
+      executor_(parts.handler_threads) {}
 
 Visit Desk::Enter(grpc::CallbackServerContext& context, const char* method) {
   Visit visit{.method = method,
@@ -62,6 +77,7 @@ Visit Desk::Enter(grpc::CallbackServerContext& context, const char* method) {
               .deadline = absl::FromChrono(context.deadline())};
   const Evidence evidence = EvidenceOf(context, local_users_);
   visit.host = evidence.host;
+  visit.peer = context.peer();
   absl::StatusOr<Principal> principal = parts_.gate->Identify(evidence);
   if (!principal.ok()) {
     visit.admitted = principal.status();
@@ -84,6 +100,36 @@ Visit Desk::EnterStream(grpc::CallbackServerContext& context, const char* method
   return visit;
 }
 
+std::optional<int64_t> Desk::StrangerTurn() {
+  const absl::Time now = SteadyNow();
+  MutexLock lock(mutex_);
+  stranger_lines_ += absl::ToDoubleSeconds(now - strangers_at_) * kStrangersASecond;
+  stranger_lines_ = std::min(stranger_lines_, kStrangerBurst);
+  strangers_at_ = now;
+  if (stranger_lines_ < 1) {
+    ++strangers_left_out_;
+    return std::nullopt;
+  }
+  stranger_lines_ -= 1;
+  return std::exchange(strangers_left_out_, 0);
+}
+
+void Desk::WriteAudit(const AuditEntry& entry) {
+  const absl::Status written = parts_.audit->Write(entry);
+  if (!written.ok()) spdlog::error("{}", written.ToString());
+}
+
+void Desk::Began(const Visit& visit, const AuditObject& object, const v1::TuneAccepted& accepted) {
+  if (parts_.audit == nullptr) return;
+  WriteAudit({.at = absl::Now(),
+              .principal = visit.principal.name,
+              .host = visit.host,
+              .method = visit.method,
+              .code = accepted.joined() ? "JOINED" : "ACCEPTED",
+              .trace = visit.trace.id,
+              .object = object});
+}
+
 void Desk::Leave(const Visit& visit, const absl::Status& status) {
   const absl::Time now = absl::Now();
   const absl::Duration took = now - visit.began;
@@ -99,13 +145,22 @@ void Desk::Leave(const Visit& visit, const absl::Status& status) {
                  status.ToString(absl::StatusToStringMode::kWithNoExtraData));
   }
   if (parts_.audit != nullptr && IsAudited(visit, status)) {
-    const absl::Status written = parts_.audit->Write({.at = now,
-                                                      .principal = visit.principal.name,
-                                                      .host = visit.host,
-                                                      .method = visit.method,
-                                                      .code = code,
-                                                      .trace = visit.trace.id});
-    if (!written.ok()) spdlog::error("{}", written.ToString());
+    AuditEntry entry{.at = now,
+                     .principal = visit.principal.name,
+                     .host = visit.host,
+                     .method = visit.method,
+                     .code = code,
+                     .trace = visit.trace.id,
+                     .object = visit.object};
+    const std::string reason = ReasonOf(status);
+    entry.reason = reason;
+    std::optional<int64_t> left_out = 0;
+    if (absl::IsUnauthenticated(status)) {
+      left_out = StrangerTurn();
+      SetNamed(entry.object, "peer", visit.peer);
+    }
+    if (left_out && *left_out > 0) SetNamed(entry.object, "left_out", absl::StrCat(*left_out));
+    if (left_out) WriteAudit(entry);
   }
   if (parts_.spans != nullptr && visit.trace.sampled) {
     parts_.spans->Write({.trace = visit.trace.id,

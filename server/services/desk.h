@@ -2,12 +2,16 @@
 // handled on; at its end it is counted, logged, audited and, if wished, written as a span.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "engine/base/mutex.h"
 #include "grpcpp/grpcpp.h"
+#include "proto/beamd/v1/tuning.pb.h"
 #include "server/auth/audit.h"
 #include "server/auth/caller.h"
 #include "server/auth/gate.h"
@@ -24,6 +28,7 @@ namespace beamd {
 struct Visit {
   const char* method = "";  // "Tuner.Lookup"
   std::string host;
+  std::string peer;  // as gRPC names it: "ipv4:127.0.0.1:4242"
   Principal principal;
   Trace trace;
   absl::Time began;
@@ -31,6 +36,8 @@ struct Visit {
   // Not OK: the call must end with this, and nothing may be done for it.
   absl::Status admitted;
   Gate::Stream stream;
+  // What it acts on, as far as that is known. Whoever handles the call fills it in.
+  AuditObject object;
 
   Caller caller() const { return {.principal = principal.name, .trace = trace.id}; }
 };
@@ -53,6 +60,9 @@ class Desk {
   Visit Enter(grpc::CallbackServerContext& context, const char* method);
   // The same for a call that answers with a stream, which counts against its principal.
   Visit EnterStream(grpc::CallbackServerContext& context, const char* method);
+  // The call has a job: a line of the audit before the call ends, ACCEPTED for one that began for
+  // it, JOINED for another's.
+  void Began(const Visit& visit, const AuditObject& object, const v1::TuneAccepted& accepted);
   // Once, with what the call ends with.
   void Leave(const Visit& visit, const absl::Status& status);
 
@@ -61,9 +71,17 @@ class Desk {
   LocalUsers& local_users() { return local_users_; }
 
  private:
+  // How many strangers' lines were left out of the audit before this one; nullopt: this one is too.
+  std::optional<int64_t> StrangerTurn();
+  void WriteAudit(const AuditEntry& entry);
+
   const DeskParts parts_;
   LocalUsers local_users_;
-  Executor executor_;
+  Mutex mutex_;
+  double stranger_lines_ BEAMD_GUARDED_BY(mutex_);  // that may still be written
+  absl::Time strangers_at_ BEAMD_GUARDED_BY(mutex_);
+  int64_t strangers_left_out_ BEAMD_GUARDED_BY(mutex_) = 0;
+  Executor executor_;  // last: its threads use all of the above
 };
 
 }  // namespace beamd

@@ -93,11 +93,7 @@ RawUnary ExecutorService::Run(grpc::CallbackServerContext* context, const grpc::
                               grpc::ByteBuffer* response) {
   auto call = std::make_shared<UnaryCall>(desk_, context, request, response, "Executor.Run");
   RawUnary reactor = call->reactor();
-  Post(call, [this, call, context] {
-    v1::RunRequest req;
-    if (const absl::Status status = ParseRequest(call->request(), req); !status.ok()) {
-      return call->Fail(status);
-    }
+  Receive<v1::RunRequest>(call, [this, call, context](v1::RunRequest& req) {
     const absl::StatusOr<std::shared_ptr<Session>> session =
         sessions_.Find(req.session(), call->visit().principal.name);
     if (!session.ok()) return call->Fail(session.status());
@@ -120,11 +116,8 @@ RawUnary ExecutorService::ScheduleModel(grpc::CallbackServerContext* context,
   auto call =
       std::make_shared<UnaryCall>(desk_, context, request, response, "Executor.ScheduleModel");
   RawUnary reactor = call->reactor();
-  Post(call, [this, call] {
-    v1::ScheduleModelRequest req;
-    absl::Status status = ParseRequest(call->request(), req);
-    if (status.ok()) status = SubmitSchedule(req, call);
-    if (!status.ok()) call->Fail(status);
+  Receive<v1::ScheduleModelRequest>(call, [this, call](const v1::ScheduleModelRequest& req) {
+    if (const absl::Status status = SubmitSchedule(req, call); !status.ok()) call->Fail(status);
   });
   return reactor;
 }

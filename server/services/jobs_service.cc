@@ -54,12 +54,11 @@ grpc::ServerUnaryReactor* JobsService::Get(grpc::CallbackServerContext* context,
 grpc::ServerWriteReactor<grpc::ByteBuffer>* JobsService::Watch(grpc::CallbackServerContext* context,
                                                                const grpc::ByteBuffer* request) {
   return StartTuneStream(
-      "Jobs.Watch",
-      [this](const grpc::ByteBuffer& bytes, const Caller&,
-             std::function<void()> changed) -> absl::StatusOr<Tuner::Answer> {
-        v1::WatchJobRequest req;
-        BEAMD_RETURN_IF_ERROR(ParseRequest(bytes, req));
-        return tuner_.WatchJob(req.id(), std::move(changed));
+      "Jobs.Watch", std::make_unique<v1::WatchJobRequest>(),
+      [this](const google::protobuf::Message& request, const Caller&,
+             std::function<void()> changed) {
+        return tuner_.WatchJob(static_cast<const v1::WatchJobRequest&>(request).id(),
+                               std::move(changed));
       },
       desk_, context, request);
 }

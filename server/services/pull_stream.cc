@@ -19,7 +19,7 @@ class PullReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       return;
     }
     desk_.executor().Post([this, source = std::move(source), request] {
-      absl::StatusOr<NextMessage> next = source(request);
+      absl::StatusOr<NextMessage> next = source(request, visit_.object);
       if (!next.ok()) return End(next.status());
       next_ = *std::move(next);
       Step();
@@ -50,7 +50,7 @@ class PullReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
   Desk& desk_;
-  const Visit visit_;
+  Visit visit_;
   NextMessage next_;
   grpc::ByteBuffer bytes_;  // of the write that is out
 };

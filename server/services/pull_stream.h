@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/grpcpp.h"
+#include "server/auth/audit.h"
 #include "server/services/desk.h"
 
 namespace beamd {
@@ -16,8 +17,10 @@ namespace beamd {
 // The next message, null at the end. Called on the desk's threads, never twice at once, and destroyed
 // with the call.
 using NextMessage = std::function<absl::StatusOr<std::unique_ptr<google::protobuf::Message>>()>;
-// What a call of these bytes answers with.
-using PullSource = std::function<absl::StatusOr<NextMessage>(const grpc::ByteBuffer& request)>;
+// What a call of these bytes answers with. What it acts on is named in `object`, which lives as long
+// as the messages are asked for.
+using PullSource = std::function<absl::StatusOr<NextMessage>(const grpc::ByteBuffer& request,
+                                                             AuditObject& object)>;
 
 // Owns itself; ends with the call.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartPullStream(const char* method, PullSource source,

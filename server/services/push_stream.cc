@@ -38,6 +38,7 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
 
  private:
   void End(const absl::Status& status) {
+    if (visit_.admitted.ok()) sink_.name(visit_.object);
     desk_.Leave(visit_, status);
     Finish(ToGrpcStatus(status));
   }
@@ -45,7 +46,7 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   const PushSink sink_;
   Desk& desk_;
   grpc::ByteBuffer* const response_;
-  const Visit visit_;
+  Visit visit_;
   grpc::ByteBuffer bytes_;  // of the read that is out
 };
 

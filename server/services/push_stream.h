@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/grpcpp.h"
+#include "server/auth/audit.h"
 #include "server/services/desk.h"
 
 namespace beamd {
@@ -17,6 +18,8 @@ struct PushSink {
   std::function<absl::Status(const grpc::ByteBuffer& message)> take;
   // Of all that came.
   std::function<const google::protobuf::Message&()> answer;
+  // Names what the messages until now acted on, however the call ends.
+  std::function<void(AuditObject& object)> name;
 };
 
 // Owns itself; ends with the call.

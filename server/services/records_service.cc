@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
 #include "engine/search/pipeline.h"
+#include "server/services/acted_on.h"
 #include "server/services/pull_stream.h"
 #include "server/services/push_stream.h"
 #include "server/services/reply.h"
@@ -27,6 +29,8 @@ constexpr int kKeysMax = 10000;
 // Records of an export that are read at once.
 constexpr int kExportPage = 64;
 constexpr int kRefusalsTold = 20;
+// Of an import, in the audit.
+constexpr size_t kKeysNamed = 16;
 
 absl::StatusOr<Digest> ParseDigest(const std::string& hex, const char* field) {
   absl::StatusOr<Digest> digest = Digest::FromHex(hex);
@@ -181,7 +185,8 @@ absl::Status CheckImport(const Tuner& tuner, const v1::ExportedRecord& from, v1:
 
 class Importer {
  public:
-  Importer(const Tuner& tuner, Store& store) : tuner_(tuner), store_(store) {}
+  Importer(const Tuner& tuner, Store& store)
+      : tuner_(tuner), store_(store), before_(store.sequence()) {}
 
   absl::Status Take(const grpc::ByteBuffer& bytes) {
     v1::ExportedRecord from;
@@ -197,9 +202,11 @@ class Importer {
       detail.set_field(absl::StrCat("records[", index, "].", detail.field()));
       return absl::OkStatus();
     }
+    const std::string key = from.record().key();
     BEAMD_ASSIGN_OR_RETURN(const bool imported,
                            store_.ImportRecord(std::move(*from.mutable_record()), canonical));
     if (imported) {
+      if (keys_.size() < kKeysNamed) keys_.push_back(key);
       response_.set_imported(response_.imported() + 1);
     } else {
       response_.set_kept(response_.kept() + 1);
@@ -207,11 +214,20 @@ class Importer {
     return absl::OkStatus();
   }
   const v1::ImportResponse& response() const { return response_; }
+  // The first keys, and between which of the store's sequences all of them are.
+  void Name(AuditObject& object) const {
+    NameActedOn(response_, object);
+    if (keys_.empty()) return;
+    SetNamed(object, "keys", absl::StrJoin(keys_, ","));
+    SetNamed(object, "sequences", absl::StrCat(before_ + 1, "-", store_.sequence()));
+  }
 
  private:
   const Tuner& tuner_;
   Store& store_;
+  const uint64_t before_;
   uint64_t index_ = 0;
+  std::vector<std::string> keys_;  // imported
   v1::ImportResponse response_;
 };
 
@@ -253,7 +269,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* RecordsService::Export(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   return StartPullStream(
       "Records.Export",
-      [this](const grpc::ByteBuffer& bytes) -> absl::StatusOr<NextMessage> {
+      [this](const grpc::ByteBuffer& bytes, AuditObject&) -> absl::StatusOr<NextMessage> {
         v1::ExportRequest req;
         BEAMD_RETURN_IF_ERROR(ParseRequest(bytes, req));
         std::optional<Digest> kernel;
@@ -272,7 +288,8 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* RecordsService::Import(
   return StartPushStream(
       "Records.Import",
       {.take = [importer](const grpc::ByteBuffer& bytes) { return importer->Take(bytes); },
-       .answer = [importer]() -> const google::protobuf::Message& { return importer->response(); }},
+       .answer = [importer]() -> const google::protobuf::Message& { return importer->response(); },
+       .name = [importer](AuditObject& object) { importer->Name(object); }},
       desk_, context, response);
 }
 

@@ -8,6 +8,7 @@
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
 #include "grpcpp/support/proto_buffer_reader.h"
+#include "server/services/acted_on.h"
 #include "server/services/validate.h"
 
 namespace beamd {
@@ -90,8 +91,17 @@ UnaryCall::UnaryCall(Desk& desk, grpc::CallbackServerContext* context,
       reactor_(context->DefaultReactor()),
       visit_(desk.Enter(*context, method)) {}
 
+absl::Status UnaryCall::Parse(google::protobuf::Message& request) {
+  BEAMD_RETURN_IF_ERROR(ParseRequest(*request_, request));
+  NameActedOn(request, visit_.object);
+  return absl::OkStatus();
+}
+
 void UnaryCall::Finish(const absl::Status& status, const google::protobuf::Message& response) {
-  if (status.ok()) *response_ = ToBytes(response);
+  if (status.ok()) {
+    *response_ = ToBytes(response);
+    NameActedOn(response, visit_.object);
+  }
   desk_.Leave(visit_, status);
   reactor_->Finish(ToGrpcStatus(status));
 }
@@ -107,8 +117,17 @@ void UnaryCall::FinishWith(const grpc::ByteBuffer& response) {
   reactor_->Finish(grpc::Status::OK);
 }
 
-void Post(const std::shared_ptr<UnaryCall>& call, std::function<void()> work) {
-  if (const absl::Status& admitted = call->visit().admitted; !admitted.ok()) {
+void Post(const std::shared_ptr<UnaryCall>& call, std::function<void()> work,
+          std::function<void()> name) {
+  const absl::Status& admitted = call->visit().admitted;
+  if (absl::IsPermissionDenied(admitted)) {
+    call->desk().executor().Post([call, name = std::move(name)] {
+      name();
+      call->Fail(call->visit().admitted);
+    });
+    return;
+  }
+  if (!admitted.ok()) {
     call->Fail(admitted);
     return;
   }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/beamd/v1/tuning.pb.h"
@@ -41,6 +42,12 @@ class UnaryCall {
   const grpc::ByteBuffer& request() const { return *request_; }
   Desk& desk() const { return desk_; }
   const Visit& visit() const { return visit_; }
+  // ParseRequest, of this call's; what the request acts on is noted for the audit.
+  absl::Status Parse(google::protobuf::Message& request);
+  // Besides what request and answer name.
+  void ActsOn(absl::string_view name, absl::string_view value) {
+    SetNamed(visit_.object, name, value);
+  }
   // Once, on any thread.
   void Finish(const absl::Status& status, const google::protobuf::Message& response);
   void Fail(const absl::Status& status);
@@ -52,21 +59,42 @@ class UnaryCall {
   const grpc::ByteBuffer* const request_;
   grpc::ByteBuffer* const response_;
   grpc::ServerUnaryReactor* const reactor_;
-  const Visit visit_;
+  Visit visit_;
 };
 
-// Runs `work` on the desk's threads where the call was let in; else answers why not.
-void Post(const std::shared_ptr<UnaryCall>& call, std::function<void()> work);
+// Runs `work` on the desk's threads where the call was let in; else answers why not, after `name`
+// where the caller is known and may not.
+void Post(const std::shared_ptr<UnaryCall>& call, std::function<void()> work,
+          std::function<void()> name);
+
+// Runs `work(request)` on the desk's threads where the call was let in and its bytes are such a
+// request; else answers why not.
+template <typename Request, typename Work>
+void Receive(const std::shared_ptr<UnaryCall>& call, Work work) {
+  Post(
+      call,
+      [call, work = std::move(work)] {
+        Request request;
+        const absl::Status status = call->Parse(request);
+        if (status.ok()) {
+          work(request);
+        } else {
+          call->Fail(status);
+        }
+      },
+      [call] {
+        Request refused;
+        call->Parse(refused).IgnoreError();
+      });
+}
 
 // Answers with what `handle(request, response)` returns, run on the desk's threads.
 template <typename Request, typename Response, typename Handle>
 grpc::ServerUnaryReactor* Reply(const std::shared_ptr<UnaryCall>& call, Handle handle) {
   grpc::ServerUnaryReactor* reactor = call->reactor();
-  Post(call, [call, handle = std::move(handle)] {
-    Request request;
+  Receive<Request>(call, [call, handle = std::move(handle)](const Request& request) {
     Response response;
-    absl::Status status = ParseRequest(call->request(), request);
-    if (status.ok()) status = handle(request, response);
+    const absl::Status status = handle(request, response);
     call->Finish(status, response);
   });
   return reactor;

@@ -89,12 +89,11 @@ absl::Status ShowStatus(const TaskEnd& end) {
 grpc::ServerWriteReactor<grpc::ByteBuffer>* TunerService::Tune(grpc::CallbackServerContext* context,
                                                                const grpc::ByteBuffer* request) {
   return StartTuneStream(
-      "Tuner.Tune",
-      [this](const grpc::ByteBuffer& bytes, const Caller& caller,
-             std::function<void()> changed) -> absl::StatusOr<Tuner::Answer> {
-        v1::TuneRequest req;
-        BEAMD_RETURN_IF_ERROR(ParseRequest(bytes, req));
-        return tuner_.Tune(req, caller, std::move(changed));
+      "Tuner.Tune", std::make_unique<v1::TuneRequest>(),
+      [this](const google::protobuf::Message& request, const Caller& caller,
+             std::function<void()> changed) {
+        return tuner_.Tune(static_cast<const v1::TuneRequest&>(request), caller,
+                           std::move(changed));
       },
       desk_, context, request);
 }
@@ -140,12 +139,9 @@ RawUnary TunerService::Lookup(grpc::CallbackServerContext* context, const grpc::
       return reactor;
     }
   }
-  Post(call, [this, call, version, name] {
-    v1::LookupRequest req;
+  Receive<v1::LookupRequest>(call, [this, call, version, name](const v1::LookupRequest& req) {
     v1::LookupResponse resp;
-    absl::Status status = ParseRequest(call->request(), req);
-    if (status.ok()) status = Answer(req, resp);
-    if (!status.ok()) return call->Fail(status);
+    if (const absl::Status status = Answer(req, resp); !status.ok()) return call->Fail(status);
     const grpc::ByteBuffer bytes = ToBytes(resp);
     auto matches = std::make_shared<const Matches>(MatchesOf(resp));
     Count(*matches);
@@ -215,11 +211,8 @@ RawUnary InspectorService::Show(grpc::CallbackServerContext* context,
                                 const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
   auto call = std::make_shared<UnaryCall>(desk_, context, request, response, "Inspector.Show");
   // Answered by the worker's callback: no thread waits for it.
-  Post(call, [this, call] {
-    v1::ShowRequest req;
-    absl::Status status = ParseRequest(call->request(), req);
-    if (status.ok()) status = SubmitShow(req, call);
-    if (!status.ok()) call->Finish(status, v1::ShowResponse());
+  Receive<v1::ShowRequest>(call, [this, call](const v1::ShowRequest& req) {
+    if (const absl::Status status = SubmitShow(req, call); !status.ok()) call->Fail(status);
   });
   return call->reactor();
 }
@@ -267,6 +260,7 @@ absl::Status InspectorService::SubmitShow(const v1::ShowRequest& request,
                                           const std::shared_ptr<UnaryCall>& call) {
   BEAMD_ASSIGN_OR_RETURN(const TargetCaps caps, ShownTarget(tuner_, request));
   BEAMD_ASSIGN_OR_RETURN(ParsedKernel kernel, tuner_.parts().parse(request.graph()));
+  call->ActsOn("kernel", kernel.hash.Hex());
   auto kernel_context = std::make_shared<internal::AddContext>();
   kernel_context->set_id(supervisor_.NewId());
   *kernel_context->mutable_graph() = std::move(kernel.canonical);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/crc32c.h"
 #include "engine/base/error_detail.h"
@@ -17,6 +18,7 @@
 #include "google/protobuf/wire_format_lite.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "proto/beamd/v1/executor.pb.h"
+#include "server/services/acted_on.h"
 #include "server/services/reply.h"
 
 namespace beamd {
@@ -27,6 +29,8 @@ using google::protobuf::internal::WireFormatLite;
 // Of a Download's chunk. Larger ones gain nothing and hold more memory; a small run of another
 // client waits behind one of them.
 constexpr int64_t kDownloadBytes = int64_t{256} << 10;
+// Of a session's id, in the audit; ours are shorter.
+constexpr size_t kIdShown = 64;
 
 absl::Status NoChunk() {
   return InvalidArgument("the bytes are no beamd.v1.UploadChunk", {.reason = "MALFORMED"});
@@ -170,6 +174,9 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     UploadChunkView chunk;
     BEAMD_RETURN_IF_ERROR(ParseUploadChunk(bytes, chunk));
     if (session_ == nullptr) {
+      // Read by hand: it may hold any bytes, and as many as it likes.
+      SetNamed(visit_.object, "session", absl::CEscape(chunk.session.substr(0, kIdShown)));
+      SetNamed(visit_.object, "handle", absl::StrCat(chunk.handle));
       BEAMD_ASSIGN_OR_RETURN(std::shared_ptr<Session> session,
                              sessions_.Find(chunk.session, visit_.principal.name));
       BEAMD_ASSIGN_OR_RETURN(upload_, session->OpenUpload(chunk.handle));
@@ -208,7 +215,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   SessionTable& sessions_;
   Desk& desk_;
   grpc::ByteBuffer* const response_;
-  const Visit visit_;
+  Visit visit_;
   std::shared_ptr<UploadReactor> self_;
   // Of the steps.
   std::shared_ptr<Session> session_;
@@ -259,11 +266,7 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
                                                            const grpc::ByteBuffer& request) {
     std::shared_ptr<DownloadReactor> reactor(new DownloadReactor(sessions, desk, context));
     reactor->self_ = reactor;
-    if (const absl::Status& admitted = reactor->visit_.admitted; !admitted.ok()) {
-      reactor->End(admitted);
-    } else {
-      desk.executor().Post([reactor, request] { reactor->Open(request); });
-    }
+    desk.executor().Post([reactor, request] { reactor->Open(request); });
     return reactor.get();
   }
 
@@ -286,8 +289,13 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
       : sessions_(sessions), desk_(desk), visit_(desk.EnterStream(*context, "Executor.Download")) {}
 
   void Open(const grpc::ByteBuffer& bytes) {
+    const absl::Status& admitted = visit_.admitted;
+    if (!admitted.ok() && !absl::IsPermissionDenied(admitted)) return End(admitted);
     v1::DownloadRequest request;
-    if (const absl::Status status = ParseRequest(bytes, request); !status.ok()) return End(status);
+    const absl::Status status = ParseRequest(bytes, request);
+    if (status.ok()) NameActedOn(request, visit_.object);
+    if (!admitted.ok()) return End(admitted);
+    if (!status.ok()) return End(status);
     absl::StatusOr<std::shared_ptr<Session>> session =
         sessions_.Find(request.session(), visit_.principal.name);
     if (!session.ok()) return End(session.status());
@@ -384,7 +392,7 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
 
   SessionTable& sessions_;
   Desk& desk_;
-  const Visit visit_;
+  Visit visit_;
   std::shared_ptr<DownloadReactor> self_;
   // Of the steps.
   std::shared_ptr<Session> session_;

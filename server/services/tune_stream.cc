@@ -12,6 +12,7 @@
 #include "engine/base/status.h"
 #include "engine/base/steady_clock.h"
 #include "grpcpp/alarm.h"
+#include "server/services/acted_on.h"
 #include "server/services/reply.h"
 
 namespace beamd {
@@ -27,18 +28,20 @@ constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(200);
 // any of which may come last.
 class TuneStream : public std::enable_shared_from_this<TuneStream> {
  public:
-  TuneStream(const char* method, StreamSource source, Desk& desk,
-             grpc::CallbackServerContext* context,
+  TuneStream(const char* method, std::unique_ptr<google::protobuf::Message> request,
+             StreamSource source, Desk& desk, grpc::CallbackServerContext* context,
              grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor)
-      : source_(std::move(source)),
+      : request_(std::move(request)),
+        source_(std::move(source)),
         desk_(desk),
         visit_(desk.EnterStream(*context, method)),
         reactor_(reactor) {}
 
   const Visit& visit() const { return visit_; }
 
-  // Not let in. Before anything else.
-  void Refuse() {
+  // Not let in; by the audit, what it wanted is told of who is known. Before anything else.
+  void Refuse(const grpc::ByteBuffer& bytes) {
+    if (absl::IsPermissionDenied(visit_.admitted)) ParseNaming(bytes).IgnoreError();
     {
       MutexLock lock(mutex_);
       started_ = true;
@@ -57,6 +60,11 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
     // Before anything was done for it.
     if (gone) return Pump();
     absl::StatusOr<Tuner::Answer> answer = Answer(bytes);
+    if (answer.ok()) {
+      NameActedOn(answer->accepted, visit_.object);
+      // Before the client is told.
+      if (!answer->accepted.job().empty()) desk_.Began(visit_, visit_.object, answer->accepted);
+    }
     {
       MutexLock lock(mutex_);
       started_ = true;
@@ -66,6 +74,7 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
         *outbox_.emplace_back().mutable_accepted() = std::move(answer->accepted);
         watch_ = std::move(answer->watch);
         if (answer->result) {
+          NameActedOn(*answer->result, visit_.object);
           *outbox_.emplace_back().mutable_result() = *std::move(answer->result);
           end_ = absl::OkStatus();
         }
@@ -115,9 +124,16 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
     if (absl::Now() >= visit_.deadline) {
       return absl::DeadlineExceededError("the deadline has passed");
     }
-    return source_(bytes, visit_.caller(), [self = weak_from_this()] {
+    BEAMD_RETURN_IF_ERROR(ParseNaming(bytes));
+    return source_(*request_, visit_.caller(), [self = weak_from_this()] {
       if (const auto stream = self.lock()) stream->Pump();
     });
+  }
+
+  absl::Status ParseNaming(const grpc::ByteBuffer& bytes) {
+    BEAMD_RETURN_IF_ERROR(ParseRequest(bytes, *request_));
+    NameActedOn(*request_, visit_.object);
+    return absl::OkStatus();
   }
 
   void Pump() {
@@ -130,7 +146,9 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
       if (outbox_.empty() && !end_ && !cancelled_) TakeNews();
       if (cancelled_) {
         // It let go of what goes on without it.
-        finish = kept_ ? absl::OkStatus() : absl::CancelledError("the client is gone");
+        finish = !visit_.admitted.ok() ? visit_.admitted
+                 : kept_               ? absl::OkStatus()
+                                       : absl::CancelledError("the client is gone");
       } else if (!outbox_.empty()) {
         event = std::move(outbox_.front());
         outbox_.pop_front();
@@ -164,6 +182,7 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
     v1::TuneResult& result = *outbox_.emplace_back().mutable_result();
     result = **std::move(news.end);
     result.set_trace_id(visit_.trace.id);
+    NameActedOn(result, visit_.object);
   }
 
   void SetAlarm() {
@@ -194,9 +213,11 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
     Pump();
   }
 
+  const std::unique_ptr<google::protobuf::Message> request_;
   const StreamSource source_;
   Desk& desk_;
-  const Visit visit_;
+  // Its object is filled in by Start, then by what takes the job's end: never twice at once.
+  Visit visit_;
   Mutex mutex_;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor_ BEAMD_GUARDED_BY(mutex_);
   std::unique_ptr<JobWatch> watch_ BEAMD_GUARDED_BY(mutex_);
@@ -217,14 +238,18 @@ class TuneStream : public std::enable_shared_from_this<TuneStream> {
 
 class TuneReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  TuneReactor(const char* method, StreamSource source, Desk& desk,
-              grpc::CallbackServerContext* context, const grpc::ByteBuffer& request)
-      : stream_(std::make_shared<TuneStream>(method, std::move(source), desk, context, this)) {
-    if (stream_->visit().admitted.ok()) {
-      desk.executor().Post([stream = stream_, request] { stream->Start(request); });
-    } else {
-      stream_->Refuse();
-    }
+  TuneReactor(const char* method, std::unique_ptr<google::protobuf::Message> parsed,
+              StreamSource source, Desk& desk, grpc::CallbackServerContext* context,
+              const grpc::ByteBuffer& request)
+      : stream_(std::make_shared<TuneStream>(method, std::move(parsed), std::move(source), desk,
+                                             context, this)) {
+    desk.executor().Post([stream = stream_, request] {
+      if (stream->visit().admitted.ok()) {
+        stream->Start(request);
+      } else {
+        stream->Refuse(request);
+      }
+    });
   }
   void OnCancel() override { stream_->Cancel(); }
   void OnWriteDone(bool ok) override { stream_->Written(ok); }
@@ -239,11 +264,10 @@ class TuneReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StartTuneStream(const char* method, StreamSource source,
-                                                            Desk& desk,
-                                                            grpc::CallbackServerContext* context,
-                                                            const grpc::ByteBuffer* request) {
-  return new TuneReactor(method, std::move(source), desk, context, *request);
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartTuneStream(
+    const char* method, std::unique_ptr<google::protobuf::Message> parsed, StreamSource source,
+    Desk& desk, grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  return new TuneReactor(method, std::move(parsed), std::move(source), desk, context, *request);
 }
 
 }  // namespace beamd

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "absl/status/statusor.h"
+#include "google/protobuf/message.h"
 #include "grpcpp/grpcpp.h"
 #include "server/auth/caller.h"
 #include "server/services/desk.h"
@@ -11,15 +13,14 @@
 
 namespace beamd {
 
-// What a call of these bytes shows; `changed` is the watch's (Job::Watch).
+// What a call of this request shows; `changed` is the watch's (Job::Watch).
 using StreamSource = std::function<absl::StatusOr<Tuner::Answer>(
-    const grpc::ByteBuffer& request, const Caller& caller, std::function<void()> changed)>;
+    const google::protobuf::Message& request, const Caller& caller, std::function<void()> changed)>;
 
-// Owns itself; ends with the call. The desk, and what `source` holds, must outlive the server's
-// calls.
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StartTuneStream(const char* method, StreamSource source,
-                                                            Desk& desk,
-                                                            grpc::CallbackServerContext* context,
-                                                            const grpc::ByteBuffer* request);
+// Owns itself; ends with the call. `parsed` is where the request is read into, and what `source` is
+// given. The desk, and what `source` holds, must outlive the server's calls.
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartTuneStream(
+    const char* method, std::unique_ptr<google::protobuf::Message> parsed, StreamSource source,
+    Desk& desk, grpc::CallbackServerContext* context, const grpc::ByteBuffer* request);
 
 }  // namespace beamd

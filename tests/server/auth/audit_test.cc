@@ -1,7 +1,10 @@
 #include "server/auth/audit.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -35,12 +38,55 @@ TEST(Audit, WritesALineAnEntryAndOnlyAppends) {
   }
   const std::string line =
       R"({"time":"1970-01-01T00:00:00+00:00","principal":"a\"b","host":"local",)"
-      R"("method":"Tuner.Tune","code":"OK","trace":"0af7"})"
+      R"("method":"Tuner.Tune","code":"OK","trace":"0af7","object":{}})"
       "\n";
   EXPECT_EQ(ReadFile(path), line + line);
   struct stat st;
   ASSERT_EQ(stat(path.c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 0777, 0600u);
+}
+
+TEST(Audit, NamesWhatWasActedOnAndWhyNot) {
+  const std::string path = ::testing::TempDir() + "audit_objects";
+  std::remove(path.c_str());
+  const auto audit = Audit::Open(path);
+  ASSERT_TRUE(audit.ok());
+  AuditEntry entry = Entry("a");
+  entry.code = "PERMISSION_DENIED";
+  entry.reason = "ROLE";
+  SetNamed(entry.object, "job", "4711");
+  SetNamed(entry.object, "device", "cpu:0\n");
+  SetNamed(entry.object, "job", "4712");
+  SetNamed(entry.object, "key", "");
+  ASSERT_TRUE((*audit)->Write(entry).ok());
+  EXPECT_NE(ReadFile(path).find(R"("trace":"0af7","reason":"ROLE","object":)"
+                                R"({"job":"4712","device":"cpu:0\u000a"}})"
+                                "\n"),
+            std::string::npos)
+      << ReadFile(path);
+}
+
+// A line that the disk cut off spoils none after it.
+TEST(Audit, EndsALineThatWasCutOff) {
+  const std::string path = ::testing::TempDir() + "audit_torn";
+  std::remove(path.c_str());
+  const auto audit = Audit::Open(path);
+  ASSERT_TRUE(audit.ok());
+  // Without the handler the signal would end the process; then writes end where the limit is.
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  const rlimit limit{.rlim_cur = 50, .rlim_max = old_limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const absl::Status torn = (*audit)->Write(Entry("torn"));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_FALSE(torn.ok());
+  ASSERT_TRUE((*audit)->Write(Entry("whole")).ok());
+  const std::string text = ReadFile(path);
+  ASSERT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  EXPECT_EQ(text.find('\n'), 50u);
+  EXPECT_EQ(text.find("{\"time\"", 51), 51u);
 }
 
 TEST(Audit, BeginsANewFileWhereTheOldWasMoved) {
