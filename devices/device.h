@@ -118,6 +118,9 @@ class Device {
   virtual absl::StatusOr<DeviceCondition> Condition() {
     return absl::UnimplementedError("nothing tells the condition of this device");
   }
+  // Whether others compute on it, as far as its management library has seen of late, or its clocks
+  // are held down: times that are taken now are no times. False where nothing tells.
+  virtual bool Disturbed() { return false; }
 };
 
 }  // namespace beamd

@@ -26,11 +26,19 @@ constexpr double kColdFactor = 8;
 // Of the limit: a kernel alone that takes longer is sampled once.
 constexpr double kFarShare = 0.5;
 
+// Of several images, one that takes this many times as long as the fastest, and of whose samples
+// one takes this much of the bound, has no more samples than these.
+constexpr double kFarBehind = 2;
+constexpr double kFarCost = 0.1;
+constexpr int kFarRounds = 2;
+
 // A sample that lost more than this share of its time to others is spoiled and taken again, this
 // often for one image; then they stand, since the machine is what it is.
 constexpr double kLostShare = 0.05;
 constexpr double kLostLeast = 20e-6;
 constexpr int kRetakes = 3;
+// Before a GPU that others use is looked at again.
+constexpr absl::Duration kPause = absl::Milliseconds(100);
 
 double Seconds(clockid_t clock) {
   timespec now{};
@@ -165,9 +173,28 @@ std::vector<int64_t> MiddleValues(const KernelImage& image) {
   return values;
 }
 
-absl::StatusOr<Measurement> Measure(Device& device, std::span<const Loaded> kernels,
-                                    std::span<Buffer* const> buffers,
-                                    const MeasureOptions& options) {
+namespace {
+
+// Which images are so far behind the best that their samples only take the others' time.
+std::vector<bool> FarBehind(const std::vector<std::vector<double>>& seconds,
+                            const std::vector<double>& costs, double bound_s) {
+  const auto least = [](const std::vector<double>& samples) {
+    return samples.empty() ? std::numeric_limits<double>::infinity()
+                           : *std::min_element(samples.begin(), samples.end());
+  };
+  double best = std::numeric_limits<double>::infinity();
+  for (const std::vector<double>& samples : seconds) best = std::min(best, least(samples));
+  std::vector<bool> far(seconds.size());
+  for (size_t i = 0; i < far.size(); ++i) {
+    far[i] = least(seconds[i]) > best * kFarBehind &&
+             costs[i] > bound_s * kFarCost * static_cast<double>(seconds[i].size());
+  }
+  return far;
+}
+
+absl::StatusOr<Measurement> MeasureBatch(Device& device, std::span<const Loaded> kernels,
+                                         std::span<Buffer* const> buffers,
+                                         const MeasureOptions& options) {
   Measurement result;
   result.seconds.resize(kernels.size());
   std::vector<Sampler> samplers;
@@ -178,11 +205,14 @@ absl::StatusOr<Measurement> Measure(Device& device, std::span<const Loaded> kern
     result.seconds[samplers.size() - 1].push_back(samplers.back().seconds());
     result.cut_off = true;
   }
-  const absl::Time start = absl::Now();
+  std::vector<double> costs(samplers.size(), 0);  // what sampling an image took altogether
+  std::vector<bool> far(samplers.size());
   for (int round = 0; round < options.rounds; ++round) {
     for (size_t i = 0; i < samplers.size(); ++i) {
-      if (result.cut_off) continue;
+      if (result.cut_off || (far[i] && round >= kFarRounds)) continue;
+      const double start = Seconds(CLOCK_MONOTONIC);
       BEAMD_ASSIGN_OR_RETURN(const bool out, samplers[i].Sample(result.seconds[i]));
+      costs[i] += Seconds(CLOCK_MONOTONIC) - start;
       // A slow round may be the machine's fault; with others beside it only the caller judges.
       result.cut_off |= out && samplers.size() == 1;
     }
@@ -191,13 +221,36 @@ absl::StatusOr<Measurement> Measure(Device& device, std::span<const Loaded> kern
         result.seconds[0].back() > options.cut_off_s * kFarShare) {
       break;
     }
+    if (samplers.size() > 1) far = FarBehind(result.seconds, costs, options.bound_s);
     // Long runs vary little: past four times the bound one more says nothing.
-    const double spent = absl::ToDoubleSeconds(absl::Now() - start);
+    double spent = 0;
+    for (size_t i = 0; i < costs.size(); ++i) spent += far[i] ? 0 : costs[i];
     const bool enough = spent > options.bound_s * (round + 1 >= 3 ? 1 : 4);
     if (result.cut_off || enough) break;
   }
   for (const Sampler& sampler : samplers) result.spoiled += sampler.spoiled();
   return result;
+}
+
+}  // namespace
+
+absl::StatusOr<Measurement> Measure(Device& device, std::span<const Loaded> kernels,
+                                    std::span<Buffer* const> buffers,
+                                    const MeasureOptions& options) {
+  int spoiled = 0;
+  while (true) {
+    // What is there already would spoil the batch for certain.
+    while (spoiled < kRetakes && device.Disturbed()) {
+      ++spoiled;
+      absl::SleepFor(kPause);
+    }
+    BEAMD_ASSIGN_OR_RETURN(Measurement result, MeasureBatch(device, kernels, buffers, options));
+    if (spoiled >= kRetakes || !device.Disturbed()) {
+      result.spoiled += spoiled;
+      return result;
+    }
+    ++spoiled;
+  }
 }
 
 absl::StatusOr<std::vector<double>> LeastOfRuns(Device& device, std::span<const KernelImage> images,

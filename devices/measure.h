@@ -3,11 +3,13 @@
 // A sample is a number of slices of the outermost loop, scaled to all of them: as many as fill a
 // millisecond or two, another part of the kernel each time so that a part that stays in the cache
 // doesn't flatter; or several launches of a kernel that is over in microseconds. A candidate that
-// is certain to be slower than `cut_off` is left after the first sample that says so.
+// is certain to be slower than `cut_off` is left after the first sample that says so. Of several
+// images, one that is far behind and long has two samples, so that the bound is the others'.
 //
 // A sample that something else slowed is taken again. On a CPU that is seen: the thread waited for
-// its core; where that doesn't end, what the device tells is the time that the thread had. Foreign
-// load on a GPU isn't seen.
+// its core; where that doesn't end, what the device tells is the time that the thread had. On a GPU
+// its management library is asked before and after a batch, which is all samples of a call, and the
+// batch is taken again (Device::Disturbed).
 #pragma once
 
 #include <cstdint>
@@ -45,7 +47,8 @@ struct MeasureOptions {
 struct Measurement {
   std::vector<std::vector<double>> seconds;  // an image, a round; whole kernels
   bool cut_off = false;
-  int64_t spoiled = 0;  // samples that were taken again
+  // Samples that were taken again; batches that were, or that waited for a device to be free.
+  int64_t spoiled = 0;
 };
 
 struct Loaded {

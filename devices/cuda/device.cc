@@ -120,6 +120,8 @@ class CudaContext final : public GpuContext {
     return nvml_->Condition(nvml_device_);
   }
 
+  bool Disturbed() override { return nvml_ != nullptr && nvml_->Disturbed(nvml_device_); }
+
   void SetNvml(std::unique_ptr<Nvml> nvml, void* device) {
     nvml_ = std::move(nvml);
     nvml_device_ = device;

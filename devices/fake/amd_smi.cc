@@ -1,7 +1,15 @@
-// libamd_smi.so for tests: the entry points of devices/hip/amd_smi.def. BEAMD_FAKE_FOREIGN says how
-// many processes besides the caller compute on the GPU.
+// libamd_smi.so for tests: the entry points of devices/hip/amd_smi.def; the environment variables
+// are those of nvml.cc.
 #include <cstdint>
 #include <cstdlib>
+
+#include "devices/fake/busy.h"
+
+namespace {
+
+bool g_busy = false;
+
+}  // namespace
 
 extern "C" {
 
@@ -18,13 +26,19 @@ int amdsmi_get_clock_info(void*, int clock, uint32_t* info) {
   info[2] = clock == 0 ? 2482 : 1249;
   return 0;
 }
-int amdsmi_get_temp_metric(void*, int, int, int64_t* value) {
-  *value = 43000;
+int amdsmi_get_temp_metric(void*, int, int metric, int64_t* value) {
+  const bool hot = std::getenv("BEAMD_FAKE_HOT") != nullptr;
+  *value = metric == 5 ? 100000 : hot ? 101000 : 43000;
+  return 0;
+}
+int amdsmi_get_gpu_activity(void*, uint32_t* activity) {
+  activity[0] = g_busy ? 80 : 1;
   return 0;
 }
 int amdsmi_get_gpu_process_list(void*, uint32_t* count, void*) {
   const char* const text = std::getenv("BEAMD_FAKE_FOREIGN");
-  *count = 1 + (text == nullptr ? 0 : static_cast<uint32_t>(std::atoi(text)));
+  g_busy = beamd::fake::AskedAndBusy();
+  *count = 1 + (text == nullptr ? 0 : static_cast<uint32_t>(std::atoi(text))) + (g_busy ? 1 : 0);
   return 0;
 }
 

@@ -53,6 +53,8 @@ class GpuContext {
 
   // What its management library tells. Unimplemented where there is none.
   virtual absl::StatusOr<DeviceCondition> Condition() = 0;
+  // Device::Disturbed; it needs no Enter.
+  virtual bool Disturbed() = 0;
 };
 
 }  // namespace beamd

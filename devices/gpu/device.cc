@@ -379,6 +379,7 @@ class GpuDevice final : public Device {
   }
 
   absl::StatusOr<DeviceCondition> Condition() override { return session_->context().Condition(); }
+  bool Disturbed() override { return session_->context().Disturbed(); }
 
  private:
   absl::StatusOr<const GpuExecutable*> Own(const Executable& exe) const {

@@ -4,6 +4,8 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "devices/gpu/library.h"
 #include "engine/base/status.h"
 
@@ -12,9 +14,13 @@ namespace {
 
 // AMDSMI_INIT_AMD_GPUS; amdsmi_clk_type_t; amdsmi_temperature_type_t and _metric_t.
 constexpr uint64_t kInitGpus = 2;
-constexpr int kClockGraphics = 0, kClockMemory = 4, kSensorHotspot = 1, kMetricCurrent = 0;
+constexpr int kClockGraphics = 0, kClockMemory = 4, kSensorHotspot = 1;
+constexpr int kMetricCurrent = 0, kMetricCritical = 5;
 // Some versions tell thousandths of a degree.
 constexpr int64_t kHottestCelsius = 1000;
+// What an idle GPU may show, and how long its counter needs to see that it is one.
+constexpr uint32_t kBusyPercent = 5;
+constexpr absl::Duration kSettles = absl::Milliseconds(20);
 
 }  // namespace
 
@@ -44,6 +50,19 @@ absl::StatusOr<void*> AmdSmi::Find(const std::string& pci_bus_id) const {
       absl::StrCat("amdsmi_get_processor_handle_from_bdf(", pci_bus_id, "): ", result));
 }
 
+int64_t AmdSmi::Celsius(void* gpu, int metric) const {
+  int64_t temperature = 0;
+  if (amdsmi_get_temp_metric_(gpu, kSensorHotspot, metric, &temperature) != 0) return 0;
+  return temperature >= kHottestCelsius ? temperature / 1000 : temperature;
+}
+
+int64_t AmdSmi::ForeignProcesses(void* gpu) const {
+  // Asked for none, it tells how many there are; this process, which has a context, is one.
+  uint32_t count = 0;
+  if (amdsmi_get_gpu_process_list_(gpu, &count, nullptr) != 0) return 0;
+  return std::max<int64_t>(count, 1) - 1;
+}
+
 DeviceCondition AmdSmi::Condition(void* gpu) const {
   DeviceCondition condition;
   AmdSmiClock clock{};
@@ -51,17 +70,24 @@ DeviceCondition AmdSmi::Condition(void* gpu) const {
   if (amdsmi_get_clock_info_(gpu, kClockMemory, &clock) == 0) {
     condition.memory_clock_mhz = clock.now;
   }
-  int64_t temperature = 0;
-  if (amdsmi_get_temp_metric_(gpu, kSensorHotspot, kMetricCurrent, &temperature) == 0) {
-    condition.temperature_celsius =
-        temperature >= kHottestCelsius ? temperature / 1000 : temperature;
-  }
-  // Asked for none, it tells how many there are; this process, which has a context, is one.
-  uint32_t count = 0;
-  if (amdsmi_get_gpu_process_list_(gpu, &count, nullptr) == 0) {
-    condition.foreign_processes = std::max<int64_t>(count, 1) - 1;
-  }
+  condition.temperature_celsius = Celsius(gpu, kMetricCurrent);
+  condition.foreign_processes = ForeignProcesses(gpu);
   return condition;
+}
+
+bool AmdSmi::Disturbed(void* gpu) const {
+  const int64_t critical = Celsius(gpu, kMetricCritical);
+  // From there on clocks go down.
+  if (critical > 0 && Celsius(gpu, kMetricCurrent) >= critical) return true;
+  if (ForeignProcesses(gpu) == 0) return false;
+  const auto is_busy = [&] {
+    AmdSmiActivity activity{};
+    return amdsmi_get_gpu_activity_(gpu, &activity) == 0 && activity.gfx >= kBusyPercent &&
+           activity.gfx <= 100;
+  };
+  if (!is_busy()) return false;
+  absl::SleepFor(kSettles);
+  return is_busy();
 }
 
 void AmdSmi::Describe(void* gpu, DeviceInfo& info) const {

@@ -112,6 +112,8 @@ class HipContext final : public GpuContext {
     return smi_->Condition(smi_gpu_);
   }
 
+  bool Disturbed() override { return smi_ != nullptr && smi_->Disturbed(smi_gpu_); }
+
   void SetSmi(std::unique_ptr<AmdSmi> smi, void* gpu) {
     smi_ = std::move(smi);
     smi_gpu_ = gpu;

@@ -31,9 +31,12 @@ constexpr double kLeastFinalShare = 0.06, kMostFinalShare = 0.3;
 constexpr absl::Duration kCheck = absl::Milliseconds(150);
 
 // What was slower in the search by more than this has no chance in the final runs; the seeds, than
-// which the winner is never slower, are given more.
+// which the winner is never slower, are given more. The heuristics' kernel and the incumbent are
+// always there: what was slow once may have met a busy moment. Where a run of the heuristics'
+// takes longer than kLongRun, one more test launch says so first.
 constexpr double kFinalistRatio = 1.25;
 constexpr double kRivalRatio = 2;
+constexpr double kLongRun = 0.25;
 
 // An incumbent's duel: runs in turns, in parts, until an interval of this confidence is clear of 1.
 // Of two that are the same, less than one in a hundred duels ends otherwise; 3 % are found nearly
@@ -121,8 +124,12 @@ class Search {
     // Ten rounds of about five, and two whole runs of the slowest for the check.
     const double slow =
         unoptimised_ && IsTime(unoptimised_->seconds) ? unoptimised_->seconds : best_[0].seconds;
+    // The heuristics' is run twice where it is far behind.
+    const double behind =
+        heuristic_ && IsTime(heuristic_->seconds) ? std::min(heuristic_->seconds, kLongRun) : 0;
     const absl::Duration finals =
-        kCheck + absl::Seconds(5 * (options_.final_rounds + 2) * best_[0].seconds + 2 * slow);
+        kCheck +
+        absl::Seconds(5 * (options_.final_rounds + 2) * best_[0].seconds + 2 * slow + 2 * behind);
     return options_.deadline -
            std::clamp(finals, budget_ * kLeastFinalShare, budget_ * kMostFinalShare);
   }
@@ -145,6 +152,7 @@ class Search {
     cut_off_ = true;
     unoptimised_ = SeedWith(required.applied_opts());
     heuristic_ = SeedWith(hc_opts);
+    if (options_.incumbent) incumbent_ = SeedWith(*options_.incumbent);
     if (!unoptimised_ && !Stopped()) {
       // Its search can still start there; it is only too slow or too large to be run itself.
       unoptimised_ = State{std::move(required), nullptr, std::nullopt, kNever, 0};
@@ -402,8 +410,7 @@ class Search {
                          [&](const State& f) { return SameCode(f, s); });
     };
     for (const State& seed : seeds_) {
-      const bool close = seed.seconds <= best_[0].seconds * kRivalRatio || IsIncumbent(seed);
-      if (close && !is_there(seed)) finalists.push_back(seed);
+      if (!is_there(seed) && TakesPart(seed)) finalists.push_back(seed);
     }
     std::erase_if(finalists, [&](State& f) { return !Compiled(f); });
     if (unoptimised_) Compiled(*unoptimised_);
@@ -453,8 +460,27 @@ class Search {
         absl::StrCat("every finalist failed or gave a wrong answer: ", FailureSummary()));
   }
 
+  // By its opts, or as the code that another seed shares.
   bool IsIncumbent(const State& state) const {
-    return options_.incumbent && state.kernel.applied_opts() == *options_.incumbent;
+    return options_.incumbent && (state.kernel.applied_opts() == *options_.incumbent ||
+                                  (incumbent_ && SameCode(state, *incumbent_)));
+  }
+
+  // Whether a seed has final runs.
+  bool TakesPart(const State& seed) {
+    const double most = best_[0].seconds * kRivalRatio;
+    if (seed.seconds <= most || IsIncumbent(seed)) return true;
+    if (!heuristic_ || !SameCode(seed, *heuristic_)) return false;
+    if (seed.seconds <= kLongRun) return true;
+    State again = seed;
+    if (!Compiled(again) || again.image == nullptr) return false;
+    const uint64_t id = next_id_++;
+    TimeTask task = TimingOf(id, again);
+    task.cut_off = absl::InfiniteDuration();
+    pipeline_.Submit(std::move(task));
+    const std::optional<TimeDone> done = Await<TimeDone>(id);
+    return done && done->failure == Failure::kNone && !done->seconds.empty() &&
+           Least(done->seconds[0]) <= most;
   }
 
   // Puts the incumbent first unless the best of the others is shown to be faster. Which of the two
@@ -602,7 +628,7 @@ class Search {
   absl::Duration budget_;
   uint64_t next_id_ = 1, next_rank_ = 0;
   bool partial_ = false, cut_off_ = true;
-  std::optional<State> unoptimised_, heuristic_;
+  std::optional<State> unoptimised_, heuristic_, incumbent_;
   std::vector<State> seeds_;       // those that have a time
   std::vector<State> duplicates_;  // of the last TimeAll: compiled to another's code
   std::vector<State> best_;

@@ -96,7 +96,7 @@ struct Finalist {
 struct BeamResult {
   std::vector<Opt> opts;
   double best_s = 0;         // least of the final runs, full size
-  double hc_s = 0;           // the heuristics' kernel in the same runs
+  double hc_s = 0;           // the heuristics' kernel in the same runs, where a final was held
   double unoptimised_s = 0;  // scaled from a test launch where a full one is slow
   std::vector<Opt> hc_opts;
   std::vector<double> samples;  // the winner's final runs, seconds

@@ -57,8 +57,11 @@ class ScriptedDevice : public Device {
     return absl::OkStatus();
   }
 
+  bool Disturbed() override { return disturbed != nullptr && disturbed(); }
+
   std::vector<Call> calls;
   int flushes = 0;
+  std::function<bool()> disturbed;
 
  private:
   const Script script_;
@@ -108,6 +111,30 @@ TEST(Measure, TakesTurns) {
   for (const auto& call : device.calls) order.push_back(call.kernel);
   ASSERT_GE(order.size(), 4);
   EXPECT_THAT(std::vector<int>(order.end() - 4, order.end()), ElementsAre(1, 2, 1, 2));
+}
+
+TEST(Measure, OneThatIsFarBehindLeavesTheOthersTheirRounds) {
+  // The second takes its time, and the bound's.
+  ScriptedDevice device([](const ScriptedDevice::Call& call) {
+    if (call.kernel == 2) absl::SleepFor(absl::Milliseconds(30));
+    return (call.kernel == 2 ? absl::Milliseconds(30) : absl::Milliseconds(1)) * call.repeats;
+  });
+  const KernelImage image = Image(1);
+  const NamedExecutable first(1), second(2), third(3);
+  const Loaded kernels[] = {{&first, &image}, {&second, &image}, {&third, &image}};
+  MeasureOptions options;
+  options.rounds = 10;
+  options.partial = false;
+  const auto m = Measure(device, kernels, {}, options);
+  ASSERT_TRUE(m.ok()) << m.status();
+  EXPECT_THAT(m->seconds[0], SizeIs(10));
+  EXPECT_THAT(m->seconds[1], SizeIs(2));
+  EXPECT_THAT(m->seconds[2], SizeIs(10));
+  // Unless there is time for all.
+  options.bound_s = std::numeric_limits<double>::infinity();
+  const auto all = Measure(device, kernels, {}, options);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_THAT(all->seconds[1], SizeIs(10));
 }
 
 TEST(Measure, ScalesPartsThatMoveThroughTheOutermostLoop) {
@@ -197,6 +224,46 @@ TEST(Measure, TakesAgainWhatSomethingElseSlowed) {
   const auto m = MeasureOne(device, 1, {});
   ASSERT_TRUE(m.ok()) << m.status();
   EXPECT_EQ(m->spoiled, 2);
+  EXPECT_THAT(m->seconds[0], SizeIs(3));
+}
+
+TEST(Measure, TakesABatchAgainThatOthersDisturbed) {
+  // Asked before and after each batch: it is free, then not, then free.
+  std::vector<bool> answers = {false, true, false, false};
+  size_t asked = 0;
+  int launches = 0;
+  ScriptedDevice device([&](const ScriptedDevice::Call&) {
+    ++launches;
+    return asked < 2 ? absl::Milliseconds(30) : absl::Milliseconds(10);
+  });
+  device.disturbed = [&] { return asked < answers.size() && answers[asked++]; };
+  const auto m = MeasureOne(device, 1, {});
+  ASSERT_TRUE(m.ok()) << m.status();
+  EXPECT_EQ(m->spoiled, 1);
+  EXPECT_EQ(asked, 4u);
+  // Nothing of the spoiled batch is left.
+  EXPECT_THAT(m->seconds[0], Each(DoubleNear(0.01, 1e-9)));
+  EXPECT_THAT(m->seconds[0], SizeIs(3));
+}
+
+TEST(Measure, WaitsForADeviceThatOthersUse) {
+  int asked = 0;
+  ScriptedDevice device(PerSlice(absl::Milliseconds(1)));
+  device.disturbed = [&] {
+    EXPECT_TRUE(asked > 2 || device.calls.empty());
+    return ++asked <= 2;
+  };
+  const auto m = MeasureOne(device, 1, {});
+  ASSERT_TRUE(m.ok()) << m.status();
+  EXPECT_EQ(m->spoiled, 2);
+}
+
+TEST(Measure, TakesWhatItGetsWhereOthersStay) {
+  ScriptedDevice device(PerSlice(absl::Milliseconds(1)));
+  device.disturbed = [] { return true; };
+  const auto m = MeasureOne(device, 1, {});
+  ASSERT_TRUE(m.ok()) << m.status();
+  EXPECT_EQ(m->spoiled, 3);
   EXPECT_THAT(m->seconds[0], SizeIs(3));
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "devices/measure.h"
 #include "devices/registry.h"
 #include "engine/base/status.h"
 #include "engine/llvm/kernel_image.h"
@@ -75,7 +76,8 @@ class GpuDeviceTest : public ::testing::TestWithParam<Vendor> {
   }
   ~GpuDeviceTest() override {
     for (const char* name :
-         {"BEAMD_FAKE_DEVICES", "BEAMD_FAKE_VERSION", "BEAMD_FAKE_ARCH", "BEAMD_FAKE_FOREIGN"}) {
+         {"BEAMD_FAKE_DEVICES", "BEAMD_FAKE_VERSION", "BEAMD_FAKE_ARCH", "BEAMD_FAKE_FOREIGN",
+          "BEAMD_FAKE_BUSY", "BEAMD_FAKE_HOT", "BEAMD_FAKE_CONTAINER"}) {
       unsetenv(name);
     }
     fake_.Reset();
@@ -198,6 +200,55 @@ TEST_P(GpuDeviceTest, TellsItsConditionAndWhoElseComputes) {
     ASSERT_TRUE(condition.ok()) << condition.status();
     EXPECT_EQ(condition->foreign_processes, std::atoi(foreign));
   }
+}
+
+TEST_P(GpuDeviceTest, SeesWhatDisturbsIt) {
+  const auto device = Open();
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_FALSE((*device)->Disturbed());
+  // A process that has the GPU open and does nothing there disturbs nobody.
+  setenv("BEAMD_FAKE_FOREIGN", "2", 1);
+  EXPECT_FALSE((*device)->Disturbed());
+  setenv("BEAMD_FAKE_BUSY", "1-1000000", 1);
+  EXPECT_TRUE((*device)->Disturbed());
+  unsetenv("BEAMD_FAKE_BUSY");
+  EXPECT_FALSE((*device)->Disturbed());
+  // Where process ids mean nothing.
+  setenv("BEAMD_FAKE_CONTAINER", "1", 1);
+  EXPECT_FALSE((*device)->Disturbed());
+  setenv("BEAMD_FAKE_BUSY", "1-1", 1);
+  EXPECT_TRUE((*device)->Disturbed());
+  EXPECT_FALSE((*device)->Disturbed());
+  setenv("BEAMD_FAKE_HOT", "1", 1);
+  EXPECT_TRUE((*device)->Disturbed());
+}
+
+// What a foreign process makes slow isn't recorded.
+TEST_P(GpuDeviceTest, ABatchThatAForeignProcessJoinedIsTimedAgain) {
+  const auto device = Open();
+  ASSERT_TRUE(device.ok()) << device.status();
+  static int launches;
+  launches = 0;
+  // Others come with the second launch, and are there when the device is asked twice.
+  fake_.Define("watched", [](const unsigned*, const unsigned*, void**) {
+    if (++launches == 2) setenv("BEAMD_FAKE_BUSY", "1-2", 1);
+    return 0;
+  });
+  const KernelImage image = Image("watched");
+  const auto exe = (*device)->Load(image);
+  ASSERT_TRUE(exe.ok()) << exe.status();
+  const auto in = (*device)->Allocate(256), out = (*device)->Allocate(256);
+  ASSERT_TRUE(in.ok() && out.ok());
+  Buffer* const buffers[] = {in->get(), out->get()};
+  const Loaded loaded{exe->get(), &image};
+  MeasureOptions options;
+  options.clear_cache = true;  // a launch a sample
+  const auto measured = Measure(**device, {&loaded, 1}, buffers, options);
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_EQ(measured->spoiled, 2);
+  EXPECT_EQ(measured->seconds[0].size(), 3u);
+  // A warm-up and three samples, twice.
+  EXPECT_EQ(launches, 8);
 }
 
 TEST_P(GpuDeviceTest, LaunchesWithBuffersVariablesAndRepeats) {

@@ -538,6 +538,63 @@ TEST_F(Beam, IsNeverSlowerThanItsSeedsAtFullSize) {
   }
 }
 
+// It was timed at a bad moment.
+TEST_F(Beam, TheHeuristicsAreAFinalistHoweverSlowTheirTestLaunchWas) {
+  ScriptedPipeline pipeline([this](const Opts& opts) {
+    Scripted s;
+    s.seconds = opts.empty() ? 1e-3 : 5e-4;
+    if (opts == hc_opts_) s.seconds = 1e-2, s.whole_s = 4e-4;
+    return s;
+  });
+  const absl::StatusOr<BeamResult> result = Search(pipeline);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->opts, hc_opts_);
+  EXPECT_EQ(result->best_s, 4e-4);
+  EXPECT_EQ(result->hc_s, 4e-4);
+}
+
+// Final runs of it would take seconds; a test launch doesn't.
+TEST_F(Beam, OneMoreTestLaunchSaysWhetherLongHeuristicsAreFarBehind) {
+  for (const bool busy_moment : {false, true}) {
+    int asked = 0;
+    ScriptedPipeline pipeline([&](const Opts& opts) {
+      Scripted s;
+      s.seconds = opts.empty() ? 1.0 : 0.5;
+      if (opts == hc_opts_) s.seconds = 2, s.whole_s = 0.4;
+      return s;
+    });
+    pipeline.before_time = [&](const TimeTask& task, Scripted& s) {
+      if (task.images[0]->code != ToString(hc_opts_) || task.max_global_size == 0) return;
+      if (++asked == 2 && busy_moment) s.seconds = 0.6;
+    };
+    const absl::StatusOr<BeamResult> result = Search(pipeline);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(asked, 2);
+    EXPECT_EQ(result->opts == hc_opts_, busy_moment);
+  }
+}
+
+TEST_F(Beam, AnIncumbentWhoseCodeIsTheHeuristicsIsDefended) {
+  options_.width = 0;
+  const Opts twin = {Opt{OptOp::kUpcast, 0, 4}}, other = {Opt{OptOp::kUpcast, 1, 4}};
+  options_.known = {twin, other};
+  options_.incumbent = twin;
+  for (uint32_t seed = 1; seed <= 50; ++seed) {
+    ScriptedPipeline pipeline(
+        [&](const Opts& opts) {
+          Scripted s;
+          s.noise = 0.02;
+          s.seconds = opts.empty() ? 1e-3 : 1e-4;
+          if (opts == hc_opts_ || opts == twin) s.code = "same";
+          return s;
+        },
+        Ending::kFirstIn, seed);
+    const absl::StatusOr<BeamResult> result = Search(pipeline);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_NE(result->opts, other) << seed;
+  }
+}
+
 TEST_F(Beam, WhatIsFarBehindHasNoFinalRuns) {
   ScriptedPipeline pipeline([this](const Opts& opts) {
     Scripted s;
@@ -548,8 +605,9 @@ TEST_F(Beam, WhatIsFarBehindHasNoFinalRuns) {
   });
   const absl::StatusOr<BeamResult> result = Search(pipeline);
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(pipeline.timed.back().task.images.size(), 1u);
-  // Their times are those of the search.
+  // The winner's, and the heuristics', which is always there.
+  ASSERT_EQ(pipeline.timed.back().task.images.size(), 2u);
+  EXPECT_EQ(pipeline.timed.back().task.images[1]->code, ToString(hc_opts_));
   EXPECT_EQ(result->hc_s, 1e-3);
   EXPECT_EQ(result->unoptimised_s, 1e-3);
 }

@@ -68,7 +68,8 @@ class ScriptedPipeline final : public CandidatePipeline {
     std::vector<double> drift(static_cast<size_t>(task.rounds));
     for (double& d : drift) d = std::exp(normal_(random_) * 0.03);
     for (size_t i = 0; i < task.images.size(); ++i) {
-      const Scripted& s = scripts_.at(task.images[i]->code);
+      Scripted s = scripts_.at(task.images[i]->code);
+      if (before_time) before_time(task, s);
       const bool whole = task.max_global_size == 0;
       const Failure failure = whole ? s.final_run : s.run;
       if (failure != Failure::kNone && done.failure == Failure::kNone) {
@@ -133,6 +134,8 @@ class ScriptedPipeline final : public CandidatePipeline {
   // After this many things have ended: the job is cancelled; nothing ends until the deadline. -1:
   // never.
   int64_t cancel_after = -1, stall_after = -1;
+  // May change what is scripted of an image for this task.
+  std::function<void(const TimeTask&, Scripted&)> before_time;
 
   // What was asked for, in order.
   struct Timed {
