@@ -1,13 +1,9 @@
 #include "server/auth/access.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,11 +11,14 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "engine/base/error_detail.h"
+#include "engine/base/status.h"
+#include "server/auth/secret.h"
 
 namespace beamd {
 namespace {
 
 constexpr size_t kNameLength = 128;
+constexpr size_t kTokenBytes = 32;
 
 // Names go into logs and metrics as they are.
 bool IsName(absl::string_view name) {
@@ -118,12 +117,8 @@ absl::StatusOr<NewToken> MakeToken(absl::string_view name, Role role) {
     return absl::InvalidArgumentError(
         absl::StrCat("a name has 1 to ", kNameLength, " letters, digits or -_.@:/*: ", name));
   }
-  std::array<char, 32> random{};
-  if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
-    return absl::InternalError("no random bytes");
-  }
   NewToken made;
-  made.token = absl::BytesToHexString({random.data(), random.size()});
+  BEAMD_ASSIGN_OR_RETURN(made.token, NewSecret(kTokenBytes));
   made.line = absl::StrCat("token:", name, " ", Name(role), " ", HashBytes(made.token).Hex());
   return made;
 }

@@ -1,9 +1,6 @@
 #include "server/sessions/session_table.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <utility>
 
@@ -13,6 +10,7 @@
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
 #include "engine/base/steady_clock.h"
+#include "server/auth/secret.h"
 #include "spdlog/spdlog.h"
 
 namespace beamd {
@@ -21,15 +19,7 @@ namespace {
 // How late a lease may end.
 constexpr absl::Duration kReapInterval = absl::Milliseconds(500);
 constexpr int kThreads = 2;
-
-// 128 bits that nobody guesses.
-absl::StatusOr<std::string> NewSessionId() {
-  std::array<char, 16> bytes;
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return absl::UnavailableError("the system has no random numbers");
-  }
-  return absl::BytesToHexString({bytes.data(), bytes.size()});
-}
+constexpr size_t kIdBytes = 16;
 
 absl::Status NoSession(const std::string& id) {
   constexpr size_t kShown = 32;
@@ -101,7 +91,7 @@ absl::StatusOr<v1::Session> SessionTable::Open(const v1::OpenSessionRequest& req
     on.turn = TurnAttachment(from.turn);
     on.cores = from.cores;
   }
-  BEAMD_ASSIGN_OR_RETURN(std::string id, NewSessionId());
+  BEAMD_ASSIGN_OR_RETURN(std::string id, NewSecret(kIdBytes));
   auto session =
       std::make_shared<Session>(host_, std::move(on), id, principal, request.label(), lease);
   {
