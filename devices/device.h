@@ -86,6 +86,8 @@ class PreparedLaunch {
   // Starts it behind all that was started on its device before, and may return before it is done:
   // Device::Wait. Allocates nothing.
   virtual absl::Status Start() = 0;
+  // Starts it and waits for it; device time by events.
+  virtual absl::StatusOr<absl::Duration> Run() = 0;
 };
 
 // One device. Thread-safe. After Unavailable the object is dead: reopen it from its driver.
@@ -94,7 +96,8 @@ class Device {
   virtual ~Device() = default;
   virtual const TargetCaps& caps() const = 0;
   virtual const DeviceInfo& info() const = 0;
-  // Aligned to kWindowAlignment; content unspecified. ResourceExhausted if it doesn't fit.
+  // Aligned to kWindowAlignment; content unspecified. ResourceExhausted if it doesn't fit; a GPU's
+  // carries an ErrorDetail (engine/base/error_detail.h): DEVICE_MEMORY, what is free as its limit.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) = 0;
   // A window of a buffer of this device, which outlives it. OutOfRange where it doesn't lie inside;
   // InvalidArgument unless the offset is a multiple of kWindowAlignment.
@@ -114,7 +117,11 @@ class Device {
   virtual absl::Status Wait() = 0;
   // Leaves nothing of these buffers in any cache.
   virtual absl::Status FlushCache(std::span<Buffer* const> buffers) = 0;
-  // Unimplemented where nothing tells.
+  // Bytes that whoever comes first can have. Unimplemented where nothing tells.
+  virtual absl::StatusOr<int64_t> FreeMemory() {
+    return absl::UnimplementedError("nothing tells how much memory of this device is free");
+  }
+  // Likewise.
   virtual absl::StatusOr<DeviceCondition> Condition() {
     return absl::UnimplementedError("nothing tells the condition of this device");
   }

@@ -124,6 +124,12 @@ class CpuLaunch final : public PreparedLaunch {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<absl::Duration> Run() override {
+    const int64_t start = NowNanoseconds(CLOCK_MONOTONIC);
+    BEAMD_RETURN_IF_ERROR(Start());
+    return absl::Nanoseconds(NowNanoseconds(CLOCK_MONOTONIC) - start);
+  }
+
  private:
   const CpuEntry entry_;
   const KernelImage& image_;

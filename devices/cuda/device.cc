@@ -57,6 +57,11 @@ class CudaContext final : public GpuContext {
     return address;
   }
   void Free(uint64_t address) override { api_.cuMemFree_v2(address); }
+  absl::StatusOr<size_t> FreeMemory() override {
+    size_t free = 0, all = 0;
+    BEAMD_RETURN_IF_ERROR(BEAMD_CUDA(api_, cuMemGetInfo_v2, &free, &all));
+    return free;
+  }
   absl::StatusOr<void*> AllocatePinned(size_t size_bytes) override {
     void* memory = nullptr;
     BEAMD_RETURN_IF_ERROR(BEAMD_CUDA(api_, cuMemAllocHost_v2, &memory, size_bytes));

@@ -91,6 +91,12 @@ class EmuLaunch final : public PreparedLaunch {
     return core_.run.Run(plan_);
   }
 
+  absl::StatusOr<absl::Duration> Run() override {
+    const int64_t start = NowNanoseconds();
+    BEAMD_RETURN_IF_ERROR(Start());
+    return absl::Nanoseconds(NowNanoseconds() - start);
+  }
+
  private:
   Core& core_;
   const KernelImage& image_;

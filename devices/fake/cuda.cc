@@ -148,6 +148,10 @@ int cuMemFree_v2(uint64_t address) {
   ENTER(false);
   return TheMachine().Free(address);
 }
+int cuMemGetInfo_v2(size_t* free, size_t* all) {
+  ENTER(true);
+  return TheMachine().MemoryInfo(free, all);
+}
 int cuMemAllocHost_v2(void** memory, size_t bytes) {
   ENTER(true);
   return TheMachine().AllocatePinned(memory, bytes);

@@ -126,6 +126,10 @@ int hipFree(void* address) {
   ENTER(false);
   return TheMachine().Free(reinterpret_cast<uint64_t>(address));
 }
+int hipMemGetInfo(size_t* free, size_t* all) {
+  ENTER(true);
+  return TheMachine().MemoryInfo(free, all);
+}
 int hipHostMalloc(void** memory, size_t bytes, unsigned) {
   ENTER(true);
   return TheMachine().AllocatePinned(memory, bytes);

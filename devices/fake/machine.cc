@@ -100,12 +100,23 @@ int Machine::ReleaseContext(int device) {
   return kSuccess;
 }
 
-int Machine::Allocate(uint64_t* address, size_t size_bytes) {
-  const MutexLock lock(mutex_);
+size_t Machine::Held() const {
   size_t held = 0;
   for (const auto& [begin, bytes] : memory_) held += bytes;
+  return held;
+}
+
+int Machine::MemoryInfo(size_t* free, size_t* all) {
+  const MutexLock lock(mutex_);
+  *free = kMemoryBytes - Held();
+  *all = kMemoryBytes;
+  return kSuccess;
+}
+
+int Machine::Allocate(uint64_t* address, size_t size_bytes) {
+  const MutexLock lock(mutex_);
   if (size_bytes == 0) return kInvalidValue;
-  if (size_bytes > kMemoryBytes - held) return kOutOfMemory;
+  if (size_bytes > kMemoryBytes - Held()) return kOutOfMemory;
   void* const memory =
       std::aligned_alloc(kAlignment, (size_bytes + kAlignment - 1) / kAlignment * kAlignment);
   if (memory == nullptr) return kOutOfMemory;

@@ -90,6 +90,7 @@ class Machine {
   int ReleaseContext(int device);
   int Allocate(uint64_t* address, size_t size_bytes);
   int Free(uint64_t address);
+  int MemoryInfo(size_t* free, size_t* all);
   int AllocatePinned(void** memory, size_t size_bytes);
   int FreePinned(void* memory);
   // kInvalidValue unless the bytes lie in one allocation.
@@ -120,6 +121,7 @@ class Machine {
   };
 
   void ReadErrors(const char* text) BEAMD_REQUIRES(mutex_);
+  size_t Held() const BEAMD_REQUIRES(mutex_);
   bool Inside(uint64_t address, size_t size_bytes) const BEAMD_REQUIRES(mutex_);
 
   const int version_;

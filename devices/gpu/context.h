@@ -28,6 +28,7 @@ class GpuContext {
 
   virtual absl::StatusOr<uint64_t> Allocate(size_t size_bytes) = 0;
   virtual void Free(uint64_t address) = 0;
+  virtual absl::StatusOr<size_t> FreeMemory() = 0;
   // Memory of the host that the GPU copies from and to by itself.
   virtual absl::StatusOr<void*> AllocatePinned(size_t size_bytes) = 0;
   virtual void FreePinned(void* memory) = 0;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "devices/gpu/packed_image.h"
 #include "devices/launch.h"
+#include "engine/base/error_detail.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
 
@@ -122,8 +123,18 @@ class Session {
     return absl::OkStatus();
   }
 
-  void* begin_event() const { return events_[2]; }
-  void* end_event() const { return events_[3]; }
+  // Device time of what `start` starts, which is waited for. One at a time is timed.
+  template <typename Start>
+  absl::StatusOr<absl::Duration> Timed(Start start) {
+    void *const begin = events_[2], *const end = events_[3];
+    const MutexLock lock(timing_mutex_);
+    BEAMD_RETURN_IF_ERROR(Checked(context_->Record(begin)));
+    BEAMD_RETURN_IF_ERROR(start());
+    BEAMD_RETURN_IF_ERROR(Checked(context_->Record(end)));
+    BEAMD_RETURN_IF_ERROR(Checked(context_->WaitFor(end)));
+    BEAMD_ASSIGN_OR_RETURN(const float milliseconds, Checked(context_->Milliseconds(begin, end)));
+    return absl::Milliseconds(static_cast<double>(milliseconds));
+  }
 
  private:
   explicit Session(std::unique_ptr<GpuContext> context) : context_(std::move(context)) {}
@@ -146,6 +157,7 @@ class Session {
   std::string why_ BEAMD_GUARDED_BY(mutex_);
   Mutex staging_mutex_;
   std::array<void*, 2> staging_{};
+  Mutex timing_mutex_;
   // Two of the staging blocks, then begin and end of what is timed.
   std::array<void*, 4> events_{};
 };
@@ -276,6 +288,11 @@ class GpuLaunch final : public PreparedLaunch {
                                   Narrow(image.local_size), arguments_.pointers()));
   }
 
+  absl::StatusOr<absl::Duration> Run() override {
+    BEAMD_RETURN_IF_ERROR(session_.Enter());
+    return session_.Timed([this] { return Start(); });
+  }
+
  private:
   Session& session_;
   const GpuExecutable& executable_;
@@ -292,14 +309,16 @@ class GpuDevice final : public Device {
 
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override {
     if (size_bytes > static_cast<size_t>(info_.memory_bytes)) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "a buffer of ", size_bytes, " bytes, and the device has ", info_.memory_bytes));
+      return NoRoom("the device is smaller", size_bytes, info_.memory_bytes);
     }
     BEAMD_RETURN_IF_ERROR(session_->Enter());
-    BEAMD_ASSIGN_OR_RETURN(
-        const uint64_t address,
-        session_->Checked(session_->context().Allocate(std::max<size_t>(size_bytes, 1))));
-    return std::make_unique<GpuBuffer>(*session_, address, size_bytes, /*owned=*/true);
+    const absl::StatusOr<uint64_t> address =
+        session_->Checked(session_->context().Allocate(std::max<size_t>(size_bytes, 1)));
+    if (absl::IsResourceExhausted(address.status())) {
+      return NoRoom(address.status().message(), size_bytes, FreeMemory().value_or(0));
+    }
+    BEAMD_RETURN_IF_ERROR(address.status());
+    return std::make_unique<GpuBuffer>(*session_, *address, size_bytes, /*owned=*/true);
   }
 
   absl::StatusOr<std::unique_ptr<Buffer>> View(Buffer& parent, size_t offset_bytes,
@@ -338,19 +357,13 @@ class GpuDevice final : public Device {
     const GpuContext::Sizes items = Narrow(loaded->image().local_size);
     const bool empty = launch.begin == launch.end || Empty(loaded->image());
     const int64_t launches = empty ? 0 : launch.repeats;
-    // One at a time between the two events.
-    const MutexLock lock(run_mutex_);
-    BEAMD_RETURN_IF_ERROR(session_->Checked(context.Record(session_->begin_event())));
-    for (int64_t i = 0; i < launches; ++i) {
-      BEAMD_RETURN_IF_ERROR(session_->Checked(
-          context.Launch(loaded->function(), groups, items, arguments.pointers())));
-    }
-    BEAMD_RETURN_IF_ERROR(session_->Checked(context.Record(session_->end_event())));
-    BEAMD_RETURN_IF_ERROR(session_->Checked(context.WaitFor(session_->end_event())));
-    BEAMD_ASSIGN_OR_RETURN(
-        const float milliseconds,
-        session_->Checked(context.Milliseconds(session_->begin_event(), session_->end_event())));
-    return absl::Milliseconds(static_cast<double>(milliseconds));
+    return session_->Timed([&]() -> absl::Status {
+      for (int64_t i = 0; i < launches; ++i) {
+        BEAMD_RETURN_IF_ERROR(session_->Checked(
+            context.Launch(loaded->function(), groups, items, arguments.pointers())));
+      }
+      return absl::OkStatus();
+    });
   }
 
   absl::StatusOr<std::unique_ptr<PreparedLaunch>> Prepare(const Executable& exe,
@@ -378,10 +391,25 @@ class GpuDevice final : public Device {
         session_->context().Fill(address, ++flush_fill_, flush_->size_bytes()));
   }
 
+  absl::StatusOr<int64_t> FreeMemory() override {
+    BEAMD_RETURN_IF_ERROR(session_->Enter());
+    BEAMD_ASSIGN_OR_RETURN(const size_t free, session_->Checked(session_->context().FreeMemory()));
+    return static_cast<int64_t>(free);
+  }
+
   absl::StatusOr<DeviceCondition> Condition() override { return session_->context().Condition(); }
   bool Disturbed() override { return session_->context().Disturbed(); }
 
  private:
+  static absl::Status NoRoom(absl::string_view why, size_t size_bytes, int64_t free_bytes) {
+    return WithDetail(
+        absl::ResourceExhaustedError(absl::StrCat("no memory of the device for ", size_bytes,
+                                                  " bytes, ", free_bytes, " are free: ", why)),
+        {.reason = "DEVICE_MEMORY",
+         .limit = free_bytes,
+         .value = static_cast<int64_t>(size_bytes)});
+  }
+
   absl::StatusOr<const GpuExecutable*> Own(const Executable& exe) const {
     const auto* const loaded = dynamic_cast<const GpuExecutable*>(&exe);
     if (loaded == nullptr || &loaded->session() != session_.get()) {
@@ -417,7 +445,6 @@ class GpuDevice final : public Device {
   const TargetCaps caps_;
   const DeviceInfo info_;
   const std::unique_ptr<Session> session_;
-  Mutex run_mutex_;
   Mutex flush_mutex_;
   std::unique_ptr<Buffer> flush_;  // of the session: freed before it
   unsigned char flush_fill_ = 0;

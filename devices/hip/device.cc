@@ -56,6 +56,11 @@ class HipContext final : public GpuContext {
     return reinterpret_cast<uint64_t>(address);
   }
   void Free(uint64_t address) override { api_.hipFree(Pointer(address)); }
+  absl::StatusOr<size_t> FreeMemory() override {
+    size_t free = 0, all = 0;
+    BEAMD_RETURN_IF_ERROR(BEAMD_HIP(api_, hipMemGetInfo, &free, &all));
+    return free;
+  }
   absl::StatusOr<void*> AllocatePinned(size_t size_bytes) override {
     void* memory = nullptr;
     BEAMD_RETURN_IF_ERROR(BEAMD_HIP(api_, hipHostMalloc, &memory, size_bytes, 0));

@@ -238,6 +238,10 @@ TEST_P(DeviceConformance, ReplaysAPreparedLaunchOnOtherArguments) {
   EXPECT_EQ((*prepared)->SetBuffer(1, *b, 32).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ((*prepared)->SetBuffer(1, *b, 128).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ((*prepared)->SetVariable(0, 1001).code(), absl::StatusCode::kInvalidArgument);
+  const absl::StatusOr<absl::Duration> took = (*prepared)->Run();
+  ASSERT_TRUE(took.ok()) << took.status();
+  EXPECT_GT(*took, absl::ZeroDuration());
+  EXPECT_EQ(Content(*b)[16], 20);
   launch.repeats = 2;
   EXPECT_EQ(device_->Prepare(**exe, launch).status().code(), absl::StatusCode::kInvalidArgument);
 }

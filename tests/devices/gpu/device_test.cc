@@ -7,12 +7,14 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "devices/measure.h"
 #include "devices/registry.h"
+#include "engine/base/error_detail.h"
 #include "engine/base/status.h"
 #include "engine/llvm/kernel_image.h"
 #include "gmock/gmock.h"
@@ -137,11 +139,13 @@ class GpuDeviceTest : public ::testing::TestWithParam<Vendor> {
     BEAMD_ASSIGN_OR_RETURN(const auto prepared, device->Prepare(*exe, launch));
     BEAMD_RETURN_IF_ERROR(prepared->Start());
     BEAMD_RETURN_IF_ERROR(device->Wait());
+    BEAMD_RETURN_IF_ERROR(prepared->Run().status());
+    BEAMD_RETURN_IF_ERROR(device->FreeMemory().status());
     std::vector<int32_t> values(kLarge / sizeof(int32_t));
     BEAMD_RETURN_IF_ERROR(in->Read(0, std::as_writable_bytes(std::span(values))));
     values.resize(64);
     BEAMD_RETURN_IF_ERROR(out->Read(0, std::as_writable_bytes(std::span(values))));
-    return values == std::vector<int32_t>(64, 6) ? absl::OkStatus() : absl::DataLossError("wrong");
+    return values == std::vector<int32_t>(64, 9) ? absl::OkStatus() : absl::DataLossError("wrong");
   }
 
   FakeDriver fake_;
@@ -340,7 +344,13 @@ TEST_P(GpuDeviceTest, FullMemoryIsAnAnswer) {
   EXPECT_TRUE(absl::IsResourceExhausted((*device)->Allocate(size_t{1} << 60).status()));
   const auto most = (*device)->Allocate(size_t{3} << 30);
   ASSERT_TRUE(most.ok()) << most.status();
-  EXPECT_TRUE(absl::IsResourceExhausted((*device)->Allocate(size_t{3} << 30).status()));
+  const absl::Status full = (*device)->Allocate(size_t{3} << 30).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+  const std::optional<ErrorDetail> detail = GetErrorDetail(full);
+  ASSERT_TRUE(detail);
+  EXPECT_EQ(detail->reason, "DEVICE_MEMORY");
+  EXPECT_EQ(detail->limit, int64_t{1} << 30);
+  EXPECT_EQ(detail->value, int64_t{3} << 30);
   EXPECT_TRUE((*device)->Allocate(1).ok());
 }
 
