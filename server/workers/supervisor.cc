@@ -459,6 +459,8 @@ class Supervisor::Impl {
     finished.swap(finished_);
     mutex_.Unlock();
     for (auto& [done, end] : finished) done(std::move(end));
+    // What they held may come back here when it goes: a buffer's memory is detached.
+    finished.clear();
     mutex_.Lock();
     return true;
   }
