@@ -56,7 +56,6 @@
 #include "server/workers/probe_handler.h"
 #include "server/workers/process_pipeline.h"
 #include "server/workers/runner_handler.h"
-#include "server/workers/sandbox.h"
 #include "server/workers/spawn.h"
 #include "server/workers/supervisor.h"
 #include "spdlog/spdlog.h"
@@ -415,13 +414,10 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
        .host = HostName(),
        .build = build});
   tuner.ResumeJobs();
-  SessionTable sessions(
-      {.limits = SessionLimitsOf(config),
-       .runner_args = {"session", absl::StrCat("--sandbox=", Name(config.sandbox ? Sandbox::kStrict
-                                                                                 : Sandbox::kOff))},
-       .compile_cores = fleet_options.compile_cores,
-       .build = BuildId()},
-      supervisor, fleet, tuner, *store);
+  SessionTable sessions({.limits = SessionLimitsOf(config),
+                         .compile_cores = fleet_options.compile_cores,
+                         .build = BuildId()},
+                        supervisor, fleet, tuner, *store);
   BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
                          Server::Start({.listen = config.listen,
                                         .unix_socket = config.unix_socket,

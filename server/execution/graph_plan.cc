@@ -20,7 +20,8 @@
 namespace beamd {
 namespace {
 
-// A holder of the device gives its turn up after a kernel that ends past this.
+// A holder of the device gives its turn up after a kernel that ends past this. Where kernels are
+// started and not waited for, they count by what each took when the plan first ran.
 constexpr int64_t kTurnNanoseconds = 1'000'000;
 
 // Nodes of a graph with its gradients, over those without: engine/tensor/graph_gradient.h.
@@ -104,12 +105,6 @@ LazyBuffer SameBits(const LazyBuffer& value) {
 }
 
 }  // namespace
-
-int64_t GraphPlan::Output::size_bytes() const {
-  int64_t bytes = SizeBytes(dtype);
-  for (const int64_t size : shape) bytes *= size;
-  return bytes;
-}
 
 absl::StatusOr<std::unique_ptr<GraphPlan>> GraphPlan::Create(LoadedKernels& kernels,
                                                              const std::string& device, UOp root,
@@ -210,18 +205,23 @@ absl::Status GraphPlan::FindOutputs(std::vector<LazyBuffer>& roots, std::span<co
     if (const UOp input = InputOf(sources[i])) {
       const auto& arg = input.data<BufferArg>();
       output.memory = arg.id;
-      for (const IntOrSrc& size : arg.shape) output.shape.push_back(size.value);
+      output.elements = 1;
+      for (const IntOrSrc& size : arg.shape) {
+        output.shape.push_back(size.value);
+        output.elements *= size.value;
+      }
       value = value.base();
       outputs_.push_back(std::move(output));
       continue;
     }
+    bool symbolic = false;
     for (const SInt& size : value.shape()) {
-      if (!size.is_number()) {
-        return fault("SYMBOLIC_OUTPUT", "whose shape is no numbers: shrink or pad it to some");
-      }
-      output.shape.push_back(size.number());
+      symbolic |= !size.is_number();
+      output.shape.push_back(size.max());
     }
-    if (output.size_bytes() == 0) return fault("EMPTY_OUTPUT", "which has no element");
+    if (symbolic) output.sizes.assign(value.shape().begin(), value.shape().end());
+    output.elements = value.size().max();
+    if (output.elements == 0) return fault("EMPTY_OUTPUT", "which has no element");
     const bool whole = value.st().contiguous() && value.size() == value.base().size() &&
                        value.base().op() != Op::kConst;
     if (!whole) {
@@ -238,7 +238,7 @@ absl::Status GraphPlan::FindOutputs(std::vector<LazyBuffer>& roots, std::span<co
       copies_.push_back({.from = memory_of_.at(&from),
                          .offset_bytes = static_cast<size_t>(buffer.offset_bytes),
                          .to = memory_count_,
-                         .size_bytes = static_cast<size_t>(output.size_bytes())});
+                         .size_bytes = static_cast<size_t>(buffer.size_bytes())});
     } else {
       memory_of_.emplace(&buffer, memory_count_);
       held_.push_back(value.base().buffer());
@@ -380,6 +380,27 @@ absl::Status GraphPlan::SetVariables(const VariableValues& variables) {
   return absl::OkStatus();
 }
 
+absl::Status GraphPlan::FindShapes(const VariableValues& variables, Result& result) const {
+  const bool symbolic = std::any_of(outputs_.begin(), outputs_.end(),
+                                    [](const Output& output) { return !output.sizes.empty(); });
+  if (!symbolic) return absl::OkStatus();
+  VariableValues values = context_.bindings();
+  for (const auto& [name, value] : variables) values[name] = value;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    std::vector<int64_t>& shape = result.shapes.emplace_back(outputs_[i].shape);
+    for (size_t axis = 0; axis < outputs_[i].sizes.size(); ++axis) {
+      const SInt& size = outputs_[i].sizes[axis];
+      if (size.is_number()) continue;
+      BEAMD_ASSIGN_OR_RETURN(shape[axis], SizeValue(size.expr(), values));
+      if (shape[axis] > 0) continue;
+      return InvalidArgument(
+          absl::StrCat("output ", i, " has no element with these values of its variables"),
+          {.reason = "EMPTY_OUTPUT", .field = "variables"});
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status GraphPlan::Run(std::span<Buffer* const> memories, const VariableValues& variables,
                             DeviceTurn* turn, bool profile, Result& result) {
   result = {};
@@ -390,6 +411,7 @@ absl::Status GraphPlan::Run(std::span<Buffer* const> memories, const VariableVal
         steps_[use.step].launch->SetBuffer(use.index, *memories[use.memory], use.offset_bytes));
   }
   BEAMD_RETURN_IF_ERROR(SetVariables(variables));
+  BEAMD_RETURN_IF_ERROR(FindShapes(variables, result));
 
   Device& device = loaded_.device();
   const bool waits =
@@ -412,23 +434,31 @@ absl::Status GraphPlan::Run(std::span<Buffer* const> memories, const VariableVal
   if (profile) result.launches.reserve(steps_.size());
   take();
   result.began = true;
+  double started_s = 0;  // of kernels that are not waited for
   absl::Status status;
   for (size_t i = 0; i < steps_.size() && status.ok(); ++i) {
-    const int64_t start_ns = profile ? MonotonicNanoseconds() : 0;
-    status = steps_[i].launch->Start();
-    if (profile && status.ok()) {
-      if (waits) status = device.Wait();
-      result.launches.push_back(
-          {.kernel = steps_[i].kernel,
-           .seconds = static_cast<double>(MonotonicNanoseconds() - start_ns) * 1e-9});
+    Step& step = steps_[i];
+    if (profile || (waits && step.seconds < 0)) {
+      const absl::StatusOr<absl::Duration> took = step.launch->Run();
+      status = took.status();
+      if (took.ok()) {
+        step.seconds = absl::ToDoubleSeconds(*took);
+        if (profile) result.launches.push_back({.kernel = step.kernel, .seconds = step.seconds});
+      }
+    } else {
+      status = step.launch->Start();
+      if (waits) started_s += step.seconds;
     }
     if (!status.ok()) {
-      status = Annotated(status, absl::StrCat("kernel ", code_[steps_[i].kernel]->name));
+      status = Annotated(status, absl::StrCat("kernel ", code_[step.kernel]->name));
       break;
     }
-    if (i + 1 < steps_.size() && MonotonicNanoseconds() - began_ns > kTurnNanoseconds) {
+    const int64_t held_ns =
+        std::max(MonotonicNanoseconds() - began_ns, static_cast<int64_t>(started_s * 1e9));
+    if (i + 1 < steps_.size() && held_ns > kTurnNanoseconds) {
       status = give();
       take();
+      started_s = 0;
     }
   }
   for (const Copy& copy : copies_) {

@@ -32,6 +32,7 @@
 #include "engine/llvm/compiler.h"
 #include "engine/llvm/kernel_image.h"
 #include "engine/schedule/schedule.h"
+#include "engine/shape/sint.h"
 #include "engine/uop/uop.h"
 #include "engine/uop/view_index.h"
 #include "server/execution/schedule_graph.h"
@@ -75,14 +76,18 @@ class GraphPlan {
     // assigns to one, then all of it; else one of its own.
     size_t memory = 0;
     Scalar dtype = Scalar::kVoid;
+    // Where a variable gives a size: the largest.
     std::vector<int64_t> shape;
-    int64_t size_bytes() const;
+    // Empty where the shape is numbers; else what gives each.
+    std::vector<SInt> sizes;
+    int64_t elements = 0;  // of the memory, which is dense from its beginning
+    int64_t size_bytes() const { return elements * SizeBytes(dtype); }
   };
 
   // `root` is a tensor graph whose BUFFER ids are below `inputs`; behind its outputs come the
   // gradients of the first with respect to the inputs that `gradients` names (GradientGraph).
   // `wire_nodes` as TensorsFromGraph's. InvalidArgument naming the node: what TensorsFromGraph
-  // refuses; an output whose shape is an expression, or that has no element; FailedPrecondition:
+  // refuses; an output that has no element; FailedPrecondition:
   // what CreateSchedule refuses. `device` is the name that the graph's tensors call theirs by.
   static absl::StatusOr<std::unique_ptr<GraphPlan>> Create(LoadedKernels& kernels,
                                                            const std::string& device, UOp root,
@@ -120,11 +125,13 @@ class GraphPlan {
     double run_s = 0;    // of the kernels
     double wait_s = 0;   // for the device's turn
     std::vector<Launched> launches;
+    // Of the outputs, with these variables; empty where the outputs say it themselves.
+    std::vector<std::vector<int64_t>> shapes;
   };
   // Runs it on memories of the sizes that graph and outputs say, which stay where they are until it
   // returns. `turn` is taken a millisecond of kernels at a time; null: the device is ours alone.
-  // InvalidArgument, with nothing begun: a variable's value that is outside its bounds;
-  // FailedPrecondition likewise: one without a value. `result` is filled in whatever is returned.
+  // InvalidArgument, with nothing begun: a variable's value that is outside its bounds, or leaves an
+  // output without an element; FailedPrecondition likewise: one without a value. `result` is filled in whatever is returned.
   absl::Status Run(std::span<Buffer* const> memories, const VariableValues& variables,
                    DeviceTurn* turn, bool profile, Result& result);
 
@@ -135,6 +142,7 @@ class GraphPlan {
   };
   struct Step {
     int kernel = -1;
+    double seconds = -1;           // that it took when it was timed; negative: it never was
     std::vector<Buffer*> buffers;  // of the first run; null: a memory of Run
     std::unique_ptr<PreparedLaunch> launch;
   };
@@ -158,6 +166,7 @@ class GraphPlan {
   absl::Status CopyBytes(const Copy& copy, std::span<Buffer* const> memories);
   absl::Status PrepareAll(std::span<Buffer* const> memories);
   absl::Status SetVariables(const VariableValues& variables);
+  absl::Status FindShapes(const VariableValues& variables, Result& result) const;
 
   LoadedKernels& loaded_;
   LazyContext context_;

@@ -8,7 +8,6 @@
 #include "devices/registry.h"
 #include "engine/base/status.h"
 #include "engine/uop/wire.h"
-#include "server/execution/shared_memory.h"
 #include "server/workers/codec.h"
 #include "server/workers/spawn.h"
 
@@ -17,6 +16,7 @@ namespace beamd {
 absl::Status SessionHandler::Start(internal::Hello& hello) {
   BEAMD_ASSIGN_OR_RETURN(device_, OpenDevice(options_.device));
   BEAMD_ASSIGN_OR_RETURN(kernels_, LoadedKernels::Create(*device_));
+  memory_ = std::make_unique<SessionMemory>(*device_);
   hello.mutable_device()->set_id(options_.device);
   return absl::OkStatus();
 }
@@ -25,6 +25,7 @@ absl::Status SessionHandler::Attach(const internal::Attach& attach, int file) {
   if (attach.kind() == internal::Attach::TURN) {
     BEAMD_ASSIGN_OR_RETURN(turn_, DeviceTurn::Open(file));
     turn_->set_waits(waits_.get());
+    memory_->set_turn(turn_.get());
     return absl::OkStatus();
   }
   if (attach.kind() == internal::Attach::WAITS) {
@@ -32,10 +33,7 @@ absl::Status SessionHandler::Attach(const internal::Attach& attach, int file) {
     if (turn_ != nullptr) turn_->set_waits(waits_.get());
     return absl::OkStatus();
   }
-  BEAMD_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory,
-                         SharedMemory::Open(file, attach.bytes(), attach.writable()));
-  memories_[attach.id()] = std::make_unique<SharedBuffer>(std::move(memory));
-  return absl::OkStatus();
+  return memory_->Attach(attach.id(), file, attach.bytes(), attach.writable());
 }
 
 void SessionHandler::MoveTo(const std::vector<int>& cores) {
@@ -47,26 +45,31 @@ void SessionHandler::MoveTo(const std::vector<int>& cores) {
 
 absl::Status SessionHandler::Handle(const internal::Frame& request, internal::Frame& reply) {
   ++tasks_;
+  absl::Status status;
   if (request.has_run()) {
     MoveTo(options_.device_cores);
-    internal::RunPlanReply& ran = *reply.mutable_ran();
-    *ran.mutable_outcome() = ToFrame(Run(request.run(), ran));
-    return absl::OkStatus();
-  }
-  MoveTo(options_.compile_cores);
-  if (request.has_plan()) {
-    internal::PlanReply& planned = *reply.mutable_planned();
-    *planned.mutable_outcome() = ToFrame(MakePlan(request.plan(), planned));
-    return absl::OkStatus();
-  }
-  if (request.has_build()) {
-    internal::BuildReply& built = *reply.mutable_built();
-    *built.mutable_outcome() = ToFrame(Build(request.build(), built));
+    status = Run(request.run(), *reply.mutable_ran());
+    *reply.mutable_ran()->mutable_outcome() = ToFrame(status);
+  } else if (request.has_fetch()) {
+    MoveTo(options_.device_cores);
+    status = Fetch(request.fetch(), *reply.mutable_fetched());
+    *reply.mutable_fetched()->mutable_outcome() = ToFrame(status);
+  } else if (request.has_plan()) {
+    MoveTo(options_.compile_cores);
+    status = MakePlan(request.plan(), *reply.mutable_planned());
+    *reply.mutable_planned()->mutable_outcome() = ToFrame(status);
+  } else if (request.has_build()) {
+    MoveTo(options_.compile_cores);
+    status = Build(request.build(), *reply.mutable_built());
+    *reply.mutable_built()->mutable_outcome() = ToFrame(status);
     // What is half built is of no use.
-    if (built.outcome().code() != 0) plans_.erase(request.build().plan());
-    return absl::OkStatus();
+    if (!status.ok()) plans_.erase(request.build().plan());
+  } else {
+    return absl::InvalidArgumentError("a session's runner was sent a frame that is none of its");
   }
-  return absl::InvalidArgumentError("a session's runner was sent a frame that is none of its");
+  // A device that is lost is so for this process; the next one opens it anew.
+  if (!status.ok() && !device_->Wait().ok()) reply.set_ends("device");
+  return absl::OkStatus();
 }
 
 absl::Status SessionHandler::MakePlan(const internal::PlanRequest& request,
@@ -90,6 +93,7 @@ absl::Status SessionHandler::MakePlan(const internal::PlanRequest& request,
     to.set_memory(static_cast<uint32_t>(output.memory));
     to.set_scalar(static_cast<uint32_t>(output.dtype));
     to.mutable_shape()->Add(output.shape.begin(), output.shape.end());
+    to.set_bytes(output.size_bytes());
   }
   reply.set_scratch_bytes(made->plan->scratch_bytes());
   reply.set_launches(static_cast<uint32_t>(made->plan->launches()));
@@ -146,11 +150,18 @@ absl::Status SessionHandler::Run(const internal::RunPlanRequest& request,
   at->second->used = tasks_;
   std::vector<Buffer*> memories;
   memories.reserve(static_cast<size_t>(request.memories_size()));
-  for (const uint64_t id : request.memories()) {
-    const auto memory = memories_.find(id);
-    if (memory == memories_.end()) return absl::InternalError("a memory was never attached");
-    memories.push_back(memory->second.get());
+  for (int i = 0; i < request.memories_size(); ++i) {
+    const uint64_t id = request.memories(i);
+    const absl::StatusOr<Buffer*> memory =
+        memory_->Get(id, i < request.states_size() ? request.states(i) : internal::HELD);
+    if (absl::IsNotFound(memory.status())) {
+      reply.add_lost(id);
+    } else {
+      BEAMD_RETURN_IF_ERROR(memory.status());
+      memories.push_back(*memory);
+    }
   }
+  if (reply.lost_size() > 0) return absl::OkStatus();
   const VariableValues variables(request.variables().begin(), request.variables().end());
   GraphPlan::Result result;
   absl::Status status =
@@ -163,7 +174,28 @@ absl::Status SessionHandler::Run(const internal::RunPlanRequest& request,
     to.set_kernel(static_cast<uint32_t>(launched.kernel));
     to.set_seconds(launched.seconds);
   }
-  return status;
+  uint64_t bytes = 0;
+  const std::vector<GraphPlan::Output>& outputs = at->second->plan->outputs();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::vector<int64_t>& shape = result.shapes.empty() ? outputs[i].shape : result.shapes[i];
+    uint64_t size = SizeBytes(outputs[i].dtype);
+    for (const int64_t n : shape) size *= static_cast<uint64_t>(n);
+    bytes += size;
+  }
+  for (const std::vector<int64_t>& shape : result.shapes) {
+    reply.add_shapes()->mutable_sizes()->Add(shape.begin(), shape.end());
+  }
+  if (!status.ok() || bytes > request.fetch_most()) return status;
+  for (const uint64_t id : request.fetch()) BEAMD_RETURN_IF_ERROR(memory_->Fetch(id));
+  reply.set_fetched(true);
+  return absl::OkStatus();
+}
+
+absl::Status SessionHandler::Fetch(const internal::FetchRequest& request,
+                                   internal::FetchReply& reply) {
+  const absl::Status status = memory_->Fetch(request.memory());
+  reply.set_lost(absl::IsNotFound(status));
+  return reply.lost() ? absl::OkStatus() : status;
 }
 
 }  // namespace beamd

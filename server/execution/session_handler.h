@@ -1,5 +1,5 @@
 // What a session's runner does: plans tensor graphs, compiles what isn't there, and runs plans on
-// memory that the daemon owns. What may crash, spin or swell by a client's graph does it here.
+// memory that the daemon owns, or on its device's own. What may crash, spin or swell by a client's graph does it here.
 #pragma once
 
 #include <map>
@@ -11,6 +11,7 @@
 #include "devices/device.h"
 #include "devices/device_turn.h"
 #include "server/execution/graph_plan.h"
+#include "server/execution/session_memory.h"
 #include "server/workers/child_main.h"
 
 namespace beamd {
@@ -31,7 +32,7 @@ class SessionHandler final : public TaskHandler {
   absl::Status AddContext(const internal::AddContext&) override { return absl::OkStatus(); }
   void DropContext(uint64_t) override {}
   absl::Status Attach(const internal::Attach& attach, int file) override;
-  void Detach(uint64_t id) override { memories_.erase(id); }
+  void Detach(uint64_t id) override { memory_->Detach(id); }
   absl::Status Handle(const internal::Frame& request, internal::Frame& reply) override;
 
  private:
@@ -44,6 +45,7 @@ class SessionHandler final : public TaskHandler {
   absl::Status MakePlan(const internal::PlanRequest& request, internal::PlanReply& reply);
   absl::Status Build(const internal::BuildRequest& request, internal::BuildReply& reply);
   absl::Status Run(const internal::RunPlanRequest& request, internal::RunPlanReply& reply);
+  absl::Status Fetch(const internal::FetchRequest& request, internal::FetchReply& reply);
   // Plans and compiles must not disturb what is timed; kernels run where they are timed.
   void MoveTo(const std::vector<int>& cores);
 
@@ -52,7 +54,7 @@ class SessionHandler final : public TaskHandler {
   std::unique_ptr<TurnWaits> waits_;
   std::unique_ptr<DeviceTurn> turn_;
   std::unique_ptr<LoadedKernels> kernels_;
-  std::map<uint64_t, std::unique_ptr<Buffer>> memories_;
+  std::unique_ptr<SessionMemory> memory_;
   std::map<uint64_t, std::unique_ptr<Plan>> plans_;
   const std::vector<int>* cores_ = nullptr;
   uint64_t tasks_ = 0;

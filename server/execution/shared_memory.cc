@@ -63,6 +63,8 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Open(int file, size_
   return std::unique_ptr<SharedMemory>(new SharedMemory(data, size_bytes, -1));
 }
 
+void SharedMemory::LetGo() { madvise(data_, size_bytes_, MADV_DONTNEED); }
+
 SharedMemory::~SharedMemory() {
   munmap(data_, size_bytes_);
   if (file_ >= 0) close(file_);

@@ -1,5 +1,5 @@
 // Memory that the daemon owns and a session's runner maps too: what a client's buffers on a CPU
-// are. It outlives the runner.
+// are, and what goes to and comes from those on other devices. It outlives the runner.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,10 @@ class SharedMemory {
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
+
+  // This process holds none of its pages any more, until it touches them again. They stay as they
+  // are.
+  void LetGo();
 
   std::byte* data() const { return data_; }
   size_t size_bytes() const { return size_bytes_; }

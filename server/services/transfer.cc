@@ -311,7 +311,7 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
   }
 
   void Begin(const v1::DownloadRequest& request, BufferSnapshot snapshot) {
-    const auto size = static_cast<uint64_t>(snapshot.content->size_bytes());
+    const uint64_t size = snapshot.info.bytes();
     if (request.offset() > size || request.bytes() > size - request.offset()) {
       return End(
           WithDetail(absl::OutOfRangeError(absl::StrCat("bytes ", request.offset(), " + ",

@@ -28,8 +28,17 @@ absl::StatusOr<std::shared_ptr<Content>> Content::Create(Budget& budget, int64_t
 }
 
 Content::~Content() {
-  for (const auto& [supervisor, pool] : pools_) supervisor->Detach(pool, id_);
+  Detach();
   budget_.Give(size_bytes());
+}
+
+void Content::Detach() {
+  std::vector<std::pair<Supervisor*, PoolId>> pools;
+  {
+    MutexLock lock(mutex_);
+    pools.swap(pools_);
+  }
+  for (const auto& [supervisor, pool] : pools) supervisor->Detach(pool, id_);
 }
 
 std::shared_ptr<const Attachment> Content::AttachTo(Supervisor& supervisor, PoolId pool) {

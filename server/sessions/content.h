@@ -23,7 +23,6 @@ class Content {
  public:
   // Zeros. ResourceExhausted: the budget, which outlives it, or the system.
   static absl::StatusOr<std::shared_ptr<Content>> Create(Budget& budget, int64_t size_bytes);
-  // Takes it from the runners that have it.
   ~Content();
   Content(const Content&) = delete;
   Content& operator=(const Content&) = delete;
@@ -33,11 +32,17 @@ class Content {
   absl::Status Write(int64_t offset, std::span<const std::span<const std::byte>> parts);
   std::byte* data() const { return memory_->data(); }
   int64_t size_bytes() const { return static_cast<int64_t>(memory_->size_bytes()); }
+  // False: what a buffer holds is a device's alone, and data() isn't it. True from the start. Only
+  // for the session that has it; what several have is staged for good.
+  bool staged() const { return staged_; }
+  void set_staged(bool staged) { staged_ = staged; }
   // Never written any more: it is known by its digest. Before anybody runs on it.
   void Fix() { fixed_ = true; }
   bool fixed() const { return fixed_; }
   // It for a pool's runner, under id(). Read-only where it is fixed. `supervisor` outlives it.
   std::shared_ptr<const Attachment> AttachTo(Supervisor& supervisor, PoolId pool);
+  // Takes it from the runners that have it.
+  void Detach();
   // That no other content has.
   uint64_t id() const { return id_; }
 
@@ -49,6 +54,7 @@ class Content {
   const std::shared_ptr<SharedMemory> memory_;
   const uint64_t id_;
   bool fixed_ = false;
+  bool staged_ = true;
   Mutex mutex_;
   std::vector<std::pair<Supervisor*, PoolId>> pools_ BEAMD_GUARDED_BY(mutex_);
 };

@@ -64,9 +64,7 @@ Digest KernelChooser::ImageKey(const internal::PlanKernel& kernel, const WireOpt
       .Add(build_)
       .Add(device.environment.llvm())
       .Add(device.environment.codegen_epoch())
-      .Add(static_cast<uint64_t>(device.caps.kind))
-      .Add(device.caps.arch)
-      .Add(device.caps.features)
+      .Add(ToFrame(device.caps).SerializeAsString())
       .Add(kernel.hash())
       .Add(static_cast<uint64_t>(opts.size()));
   for (const v1::Opt& opt : opts) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/error_detail.h"
@@ -17,6 +18,8 @@ namespace {
 
 // How long a session that nobody calls keeps memory that it has no use for.
 constexpr absl::Duration kSpareTime = absl::Seconds(2);
+
+constexpr char kLostWithRunner[] = "lost when the session's runner ended, which alone had it";
 
 // A run whose runner has forgotten its plan, or died before it began, is planned again so often.
 constexpr int kAttempts = 3;
@@ -92,6 +95,13 @@ std::shared_ptr<const Attachment> WaitsAttachment(const std::shared_ptr<TurnWait
   return attachment;
 }
 
+// Of a runner's answer.
+absl::Status OutcomeOf(const internal::Frame& reply) {
+  if (reply.has_ran()) return FromFrame(reply.ran().outcome());
+  if (reply.has_built()) return FromFrame(reply.built().outcome());
+  return FromFrame(reply.has_fetched() ? reply.fetched().outcome() : reply.planned().outcome());
+}
+
 v1::OptsPolicy PolicyOf(const v1::RunRequest& request) {
   return request.opts() == v1::OPTS_POLICY_UNSPECIFIED ? v1::OPTS_POLICY_NOW : request.opts();
 }
@@ -120,7 +130,7 @@ struct Session::Plan {
   uint64_t used = 0;
 };
 
-// One Run call.
+// One Run call, or a read of what is on the device.
 struct Session::Task {
   v1::RunRequest request;  // without its graph
   GraphUse use;
@@ -136,11 +146,18 @@ struct Session::Task {
   std::vector<std::shared_ptr<Content>> memories;  // of the run: inputs, then new ones
   // Readers that came behind it, of what it writes.
   std::vector<std::pair<BufferPtr, ReadDone>> readers;
+  // Not a run: this buffer's content is brought here for them.
+  BufferPtr fetched;
   bool captured = true;
   uint32_t compiled = 0;
   int attempts = 0;
   bool sent = false;  // to run
   double compile_s = 0;
+
+  const char* What() const {
+    if (fetched != nullptr) return "a download";
+    return sent ? "the run" : "planning the run";
+  }
 };
 
 v1::Session Session::Describe() const {
@@ -230,10 +247,25 @@ absl::StatusOr<std::shared_ptr<Content>> Session::NewContent(int64_t size_bytes)
     return content;
   }
   absl::StatusOr<std::shared_ptr<Content>> content = Content::Create(*host_.budget, size_bytes);
-  if (content.ok() || spare_bytes_ == 0) return content;
+  if (content.ok() || !DropSpare()) return content;
+  return Content::Create(*host_.budget, size_bytes);
+}
+
+absl::StatusOr<std::shared_ptr<Content>> Session::NewStagedContent(int64_t size_bytes) {
+  BEAMD_ASSIGN_OR_RETURN(std::shared_ptr<Content> content, NewContent(size_bytes));
+  if (device_.own_memory) {
+    // The device may have an old copy.
+    content->Detach();
+    content->set_staged(true);
+  }
+  return content;
+}
+
+bool Session::DropSpare() {
+  if (spare_bytes_ == 0) return false;
   spare_.clear();
   spare_bytes_ = 0;
-  return Content::Create(*host_.budget, size_bytes);
+  return true;
 }
 
 void Session::Keep(std::shared_ptr<Content> content) {
@@ -255,7 +287,7 @@ void Session::Trim(absl::Time now) {
 absl::StatusOr<uint64_t> Session::AddBuffer(BufferPtr buffer) {
   const uint64_t handle = ++last_handle_;
   buffer->info.set_handle(handle);
-  bytes_ += static_cast<int64_t>(buffer->info.bytes());
+  bytes_ += buffer->content->size_bytes();
   buffers_[handle] = std::move(buffer);
   return handle;
 }
@@ -278,8 +310,8 @@ absl::StatusOr<v1::BeginUploadResponse> Session::BeginUpload(
                              {.reason = "SHA256", .field = "sha256"});
     }
     response.set_handle(request.handle());
-    response.set_offset(static_cast<uint64_t>(
-        buffer->upload != nullptr ? buffer->upload->arrived() : buffer->content->size_bytes()));
+    response.set_offset(buffer->upload != nullptr ? static_cast<uint64_t>(buffer->upload->arrived())
+                                                  : buffer->info.bytes());
     return response;
   }
   BEAMD_ASSIGN_OR_RETURN(const int64_t bytes, DenseBytes(request.dtype(), request.shape()));
@@ -300,7 +332,7 @@ absl::StatusOr<v1::BeginUploadResponse> Session::BeginUpload(
   }
   const bool there = buffer->content != nullptr;
   if (!there) {
-    BEAMD_ASSIGN_OR_RETURN(buffer->content, NewContent(bytes));
+    BEAMD_ASSIGN_OR_RETURN(buffer->content, NewStagedContent(bytes));
     buffer->upload = std::make_shared<UploadState>(buffer->content, request.sha256());
   }
   BEAMD_ASSIGN_OR_RETURN(const uint64_t handle, AddBuffer(std::move(buffer)));
@@ -337,6 +369,8 @@ absl::Duration Session::PauseAfter(int64_t bytes) const {
 }
 
 void Session::Read(uint64_t handle, ReadDone done) {
+  TaskPtr fetch;
+  bool first = false;
   absl::StatusOr<BufferSnapshot> now = [&]() -> absl::StatusOr<BufferSnapshot> {
     MutexLock lock(mutex_);
     if (closed_) return Ended(id_);
@@ -344,14 +378,25 @@ void Session::Read(uint64_t handle, ReadDone done) {
     if (buffer->upload != nullptr) {
       return NotThere(handle, std::nullopt, "NOT_UPLOADED", "its content hasn't all come");
     }
-    if (const TaskPtr writer = buffer->writer.lock()) {
+    const TaskPtr writer = buffer->writer.lock();
+    const bool away = buffer->lost.empty() && !buffer->content->staged();
+    if (device_.own_memory && (away || writer != nullptr)) {
+      fetch = std::make_shared<Task>();
+      fetch->fetched = buffer;
+      fetch->readers.emplace_back(buffer, std::move(done));
+      fetch->done = [](const absl::StatusOr<v1::RunResponse>&) {};
+      first = Enqueue(fetch);
+      return BufferSnapshot();
+    }
+    if (writer != nullptr) {
       writer->readers.emplace_back(buffer, std::move(done));
       return BufferSnapshot();
     }
     if (!buffer->lost.empty()) return NotThere(handle, std::nullopt, "LOST", buffer->lost);
     return BufferSnapshot{buffer->info, buffer->content};
   }();
-  if (!now.ok() || now->content != nullptr) done(std::move(now));
+  if (!now.ok() || now->content != nullptr) return done(std::move(now));
+  if (first) Advance(fetch);
 }
 
 absl::StatusOr<int64_t> Session::Free(std::span<const uint64_t> handles) {
@@ -365,7 +410,7 @@ absl::StatusOr<int64_t> Session::Free(std::span<const uint64_t> handles) {
   for (const uint64_t handle : handles) {
     const auto it = buffers_.find(handle);
     if (it == buffers_.end()) continue;  // named twice
-    bytes += static_cast<int64_t>(it->second->info.bytes());
+    bytes += it->second->content->size_bytes();
     if (it->second->upload != nullptr) it->second->upload->End();
     BufferPtr buffer = std::move(it->second);
     buffers_.erase(it);
@@ -456,6 +501,12 @@ absl::Status Session::Admit(const TaskPtr& task) {
   return absl::OkStatus();
 }
 
+bool Session::Enqueue(const TaskPtr& task) {
+  host_.pending.fetch_add(1);
+  queue_.push_back(task);
+  return queue_.size() == 1;
+}
+
 void Session::Run(v1::RunRequest request, const Caller& caller, std::function<bool()> abandoned,
                   RunDone done) {
   absl::StatusOr<GraphUse> use =
@@ -482,9 +533,7 @@ void Session::Run(v1::RunRequest request, const Caller& caller, std::function<bo
     if (status.ok()) {
       for (const uint64_t place : task->gradients) key.Add(place);
       task->key = key.Finish();
-      host_.pending.fetch_add(1);
-      queue_.push_back(task);
-      first = queue_.size() == 1;
+      first = Enqueue(task);
     }
   }
   if (!status.ok()) {
@@ -497,6 +546,7 @@ void Session::Run(v1::RunRequest request, const Caller& caller, std::function<bo
 
 // The task is the first of the queue: it is planned, or runs at once.
 void Session::Advance(const TaskPtr& task) {
+  if (task->fetched != nullptr) return Fetch(task);
   absl::Status status;
   bool planned = false;
   {
@@ -564,19 +614,22 @@ void Session::Forget(const TaskPtr& task) {
 
 PoolId Session::Pool() {
   if (pool_) return *pool_;
-  PoolOptions options{.name = "session",
-                      .children = 1,
-                      .args = host_.runner_args,
-                      .cores = host_.compile_cores,
-                      // What its runs may hold, and the process itself.
-                      .memory_limit_bytes = host_.limits.bytes + (int64_t{2} << 30),
-                      .attachments = {device_.turn, WaitsAttachment(device_.waits)},
-                      .retry = false};
+  PoolOptions options{
+      .name = "session",
+      .children = 1,
+      .args = host_.runner_args,
+      .cores = host_.compile_cores,
+      // What its runs may hold, and the process itself. What it has of the
+      // daemon's memory counts, and an emulated device's own.
+      .memory_limit_bytes = host_.limits.bytes * (device_.own_memory ? 2 : 1) + (int64_t{2} << 30),
+      .attachments = {device_.turn, WaitsAttachment(device_.waits)},
+      .retry = false};
   const auto list = [](const std::vector<int>& cores) {
     std::string text;
     for (const int core : cores) absl::StrAppend(&text, text.empty() ? "" : ",", core);
     return text;
   };
+  options.args.push_back(device_.sandbox);
   options.args.push_back(absl::StrCat("--device=", device_.device->id));
   options.args.push_back(absl::StrCat("--compile_cores=", list(host_.compile_cores)));
   options.args.push_back(absl::StrCat("--device_cores=", list(device_.cores)));
@@ -597,18 +650,21 @@ void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration l
                    return waits->Total() - before;
                  }};
   asked.done = [self = shared_from_this(), task, then, limit](TaskEnd end) {
-    if (end.outcome == TaskOutcome::kDone) return ((*self).*then)(task, end.reply);
+    const bool answered = end.outcome == TaskOutcome::kDone;
+    if (answered && end.reply.ends().empty()) return ((*self).*then)(task, end.reply);
     // The runner is gone, and what it wrote may be half done.
-    std::string why = end.detail;
+    const std::string why =
+        answered ? std::string(OutcomeOf(end.reply).message()) : std::move(end.detail);
+    const char* const what = task->What();
     absl::Status status;
     const char* outcome = "crash";
     switch (end.outcome) {
       case TaskOutcome::kTimeout:
         outcome = "timeout";
-        status = WithDetail(absl::DeadlineExceededError(absl::StrCat(
-                                task->sent ? "the run" : "planning the run", " took longer than ",
-                                absl::FormatDuration(limit), ": its runner was ended")),
-                            {.reason = "RUN_TIMEOUT", .limit = absl::ToInt64Milliseconds(limit)});
+        status = WithDetail(
+            absl::DeadlineExceededError(absl::StrCat(
+                what, " took longer than ", absl::FormatDuration(limit), ": its runner was ended")),
+            {.reason = "RUN_TIMEOUT", .limit = absl::ToInt64Milliseconds(limit)});
         break;
       case TaskOutcome::kMemory:
         outcome = "memory";
@@ -627,18 +683,14 @@ void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration l
             {.reason = "RUNNER"});
         break;
       default:
-        status = WithDetail(
-            absl::AbortedError(absl::StrCat(task->sent ? "the run's kernels" : "planning the run",
-                                            " ended its runner: ", why)),
-            {.reason = "RUN_CRASHED"});
+        status = WithDetail(absl::AbortedError(absl::StrCat(what, " ended its runner: ", why)),
+                            {.reason = "RUN_CRASHED"});
     }
     self->host_.counts->Add(outcome);
-    if (task->sent) self->Lose(task, std::string(status.message()));
-    {
-      MutexLock lock(self->mutex_);
-      self->plans_.clear();
-      self->scratch_bytes_ = 0;
-    }
+    const bool began = answered ? end.reply.ran().began() : task->sent;
+    if (began) self->Lose(task, std::string(status.message()));
+    // One that talks nonsense may live on.
+    if (end.outcome != TaskOutcome::kGarbage) self->LoseRunner(std::string(status.message()));
     self->Finish(task, status);
   };
   PoolId pool = 0;
@@ -771,11 +823,12 @@ absl::Status Session::GatherMemories(const TaskPtr& task) {
   task->memories.clear();
   for (size_t i = 0; i < inputs; ++i) {
     Buffer& buffer = *task->inputs[i];
-    if (task->use.inputs[i].written &&
+    // What is the device's alone nobody else has.
+    if (task->use.inputs[i].written && buffer.content->staged() &&
         (buffer.content->fixed() || buffer.content.use_count() > 1)) {
       // Others hold what it holds, or may come to.
       BEAMD_ASSIGN_OR_RETURN(std::shared_ptr<Content> own,
-                             NewContent(buffer.content->size_bytes()));
+                             NewStagedContent(buffer.content->size_bytes()));
       std::memcpy(own->data(), buffer.content->data(),
                   static_cast<size_t>(buffer.content->size_bytes()));
       buffer.content = std::move(own);
@@ -786,19 +839,68 @@ absl::Status Session::GatherMemories(const TaskPtr& task) {
   int64_t bytes = 0;
   std::vector<int64_t> sizes;  // of new memory
   for (const internal::PlanOutput& output : plan.planned.outputs()) {
-    BEAMD_ASSIGN_OR_RETURN(const int64_t size,
-                           DenseBytes(static_cast<v1::Scalar>(output.scalar()), output.shape()));
     if (output.memory() < inputs) continue;
     const size_t place = output.memory() - inputs;
     if (sizes.size() <= place) sizes.resize(place + 1, 0);
-    sizes[place] = size;
-    bytes += size;
+    sizes[place] = output.bytes();
+    bytes += output.bytes();
   }
   BEAMD_RETURN_IF_ERROR(CheckRoom(plan.planned.outputs_size(), bytes));
   for (const int64_t size : sizes) {
     BEAMD_ASSIGN_OR_RETURN(task->memories.emplace_back(), NewContent(size));
+    if (device_.own_memory) task->memories.back()->set_staged(false);
   }
   return absl::OkStatus();
+}
+
+uint64_t Session::MostInline(const Task& task) const {
+  return std::min(static_cast<uint64_t>(host_.limits.inline_bytes), task.request.inline_bytes());
+}
+
+void Session::AddStates(const Task& task, internal::RunPlanRequest& run) {
+  const size_t inputs = task.inputs.size();
+  std::vector<bool> fetched(task.memories.size(), false);
+  for (size_t i = 0; i < task.memories.size(); ++i) {
+    const bool staged = task.memories[i]->staged();
+    run.add_states(i >= inputs ? internal::NEW : staged ? internal::STAGED : internal::HELD);
+    // What it writes, or is the device's alone.
+    fetched[i] = !staged || (i < inputs && task.use.inputs[i].written);
+  }
+  run.set_fetch_most(MostInline(task));
+  if (run.fetch_most() == 0) return;
+  for (const internal::PlanOutput& output : task.plan->planned.outputs()) {
+    if (!fetched[output.memory()]) continue;
+    run.add_fetch(task.memories[output.memory()]->id());
+    fetched[output.memory()] = false;  // once
+  }
+}
+
+void Session::Fetch(const TaskPtr& task) {
+  internal::Frame frame;
+  {
+    MutexLock lock(mutex_);
+    const Buffer& buffer = *task->fetched;
+    if (!closed_ && buffer.lost.empty() && !buffer.content->staged()) {
+      frame.mutable_fetch()->set_memory(buffer.content->id());
+    }
+  }
+  // What is here already, or nowhere, Finish tells.
+  if (!frame.has_fetch()) return Finish(task, v1::RunResponse());
+  Ask(task, std::move(frame), host_.limits.run_time, {}, &Session::Fetched);
+}
+
+void Session::Fetched(const TaskPtr& task, internal::Frame& reply) {
+  const absl::Status status = FromFrame(reply.fetched().outcome());
+  {
+    MutexLock lock(mutex_);
+    if (reply.fetched().lost()) {
+      task->fetched->lost = kLostWithRunner;
+    } else if (status.ok()) {
+      task->fetched->content->set_staged(true);
+    }
+  }
+  if (!status.ok()) return Finish(task, status);
+  Finish(task, v1::RunResponse());
 }
 
 void Session::Start(const TaskPtr& task) {
@@ -816,6 +918,7 @@ void Session::Start(const TaskPtr& task) {
         run.add_memories(content->id());
         attachments.push_back(content->AttachTo(*host_.supervisor, pool));
       }
+      if (device_.own_memory) AddStates(*task, run);
     }
   }
   if (!status.ok()) {
@@ -832,9 +935,28 @@ void Session::Start(const TaskPtr& task) {
 void Session::Ran(const TaskPtr& task, internal::Frame& reply) {
   const internal::RunPlanReply& ran = reply.ran();
   if (ran.unknown()) return Again(task);
-  if (const absl::Status status = FromFrame(ran.outcome()); !status.ok()) {
-    if (ran.began()) Lose(task, std::string(status.message()));
-    host_.counts->Add("refused");
+  absl::Status status = FromFrame(ran.outcome());
+  if (!status.ok() && ran.began()) Lose(task, std::string(status.message()));
+  if (absl::IsResourceExhausted(status) && !ran.began()) {
+    MutexLock lock(mutex_);
+    // With what the device has of those.
+    if (DropSpare()) {
+      host_.executor->Post([self = shared_from_this(), task] { self->Start(task); });
+      return;
+    }
+  }
+  if (ran.lost_size() > 0) {
+    MutexLock lock(mutex_);
+    const std::set<uint64_t> lost(ran.lost().begin(), ran.lost().end());
+    for (size_t i = 0; i < task->inputs.size(); ++i) {
+      if (!lost.contains(task->memories[i]->id())) continue;
+      Buffer& buffer = *task->inputs[i];
+      buffer.lost = kLostWithRunner;
+      status = NotThere(buffer.info.handle(), task->use.inputs[i].node, "LOST", buffer.lost);
+    }
+  }
+  if (!status.ok()) {
+    host_.counts->Add(absl::IsResourceExhausted(status) ? "memory" : "refused");
     return Finish(task, status);
   }
   absl::StatusOr<v1::RunResponse> answer = [&] {
@@ -850,8 +972,14 @@ absl::StatusOr<v1::RunResponse> Session::Answer(const TaskPtr& task,
   if (closed_) return Ended(id_);
   const Plan& plan = *task->plan;
   v1::RunResponse response;
-  int64_t bytes = 0;
-  for (const internal::PlanOutput& output : plan.planned.outputs()) {
+  for (size_t i = 0; i < task->inputs.size(); ++i) {
+    if (device_.own_memory && task->use.inputs[i].written) task->memories[i]->set_staged(false);
+  }
+  uint64_t bytes = 0;
+  for (int i = 0; i < plan.planned.outputs_size(); ++i) {
+    const internal::PlanOutput& output = plan.planned.outputs(i);
+    Content& content = *task->memories[output.memory()];
+    if (reply.fetched() && !content.staged()) content.set_staged(true);
     v1::RunOutput& to = *response.add_outputs();
     if (output.memory() < task->inputs.size()) {
       *to.mutable_buffer() = task->inputs[output.memory()]->info;
@@ -859,21 +987,21 @@ absl::StatusOr<v1::RunResponse> Session::Answer(const TaskPtr& task,
       auto buffer = std::make_shared<Buffer>();
       buffer->content = task->memories[output.memory()];
       buffer->info.set_dtype(static_cast<v1::Scalar>(output.scalar()));
-      *buffer->info.mutable_shape() = output.shape();
-      buffer->info.set_bytes(static_cast<uint64_t>(buffer->content->size_bytes()));
+      *buffer->info.mutable_shape() =
+          reply.shapes_size() > i ? reply.shapes(i).sizes() : output.shape();
+      BEAMD_ASSIGN_OR_RETURN(const int64_t size,
+                             DenseBytes(buffer->info.dtype(), buffer->info.shape()));
+      // Its memory is for the largest values of its variables.
+      if (size > content.size_bytes()) return absl::InternalError("an output without its memory");
+      buffer->info.set_bytes(static_cast<uint64_t>(size));
       BEAMD_RETURN_IF_ERROR(AddBuffer(buffer).status());
       *to.mutable_buffer() = buffer->info;
     }
-    bytes += static_cast<int64_t>(to.buffer().bytes());
+    bytes += to.buffer().bytes();
   }
-  const int64_t most =
-      std::min<int64_t>(host_.limits.inline_bytes,
-                        static_cast<int64_t>(std::min<uint64_t>(
-                            task->request.inline_bytes(), std::numeric_limits<int64_t>::max())));
-  for (int i = 0; bytes <= most && i < response.outputs_size(); ++i) {
+  for (int i = 0; bytes <= MostInline(*task) && i < response.outputs_size(); ++i) {
     const Content& content = *task->memories[plan.planned.outputs(i).memory()];
-    response.mutable_outputs(i)->set_data(content.data(),
-                                          static_cast<size_t>(content.size_bytes()));
+    response.mutable_outputs(i)->set_data(content.data(), response.outputs(i).buffer().bytes());
   }
   for (const internal::RunPlanReply::Launch& launch : reply.launches()) {
     const auto k = static_cast<int>(launch.kernel());
@@ -901,6 +1029,16 @@ absl::StatusOr<v1::RunResponse> Session::Answer(const TaskPtr& task,
   return response;
 }
 
+void Session::LoseRunner(const std::string& why) {
+  MutexLock lock(mutex_);
+  plans_.clear();
+  scratch_bytes_ = 0;
+  for (const auto& [handle, buffer] : buffers_) {
+    if (buffer->content->staged() || !buffer->lost.empty()) continue;
+    buffer->lost = absl::StrCat(kLostWithRunner, ": ", why);
+  }
+}
+
 // What the task was to write may be half written.
 void Session::Lose(const TaskPtr& task, const std::string& why) {
   MutexLock lock(mutex_);
@@ -917,7 +1055,7 @@ void Session::Finish(const TaskPtr& task, absl::StatusOr<v1::RunResponse> answer
   {
     MutexLock lock(mutex_);
     used_ = SteadyNow();
-    host_.pace->Ran(this, used_);
+    if (task->fetched == nullptr) host_.pace->Ran(this, used_);
     task->memories.clear();
     for (const BufferPtr& buffer : task->inputs) {
       if (buffer->writer.lock() == task) buffer->writer.reset();
@@ -928,6 +1066,8 @@ void Session::Finish(const TaskPtr& task, absl::StatusOr<v1::RunResponse> answer
       } else if (!buffer->lost.empty()) {
         reads.emplace_back(std::move(done),
                            NotThere(buffer->info.handle(), std::nullopt, "LOST", buffer->lost));
+      } else if (task->fetched != nullptr && !answer.ok()) {
+        reads.emplace_back(std::move(done), answer.status());
       } else {
         reads.emplace_back(std::move(done), BufferSnapshot{buffer->info, buffer->content});
       }

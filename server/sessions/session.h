@@ -1,5 +1,9 @@
 // One client's buffers on one device, what happens to them, and the process that runs its graphs.
 //
+// On a device with memory of its own what a run writes is there alone, in the runner's hands, until
+// somebody reads it: that brings it here. What was uploaded, or read since it was written, is here
+// too, and outlives the runner.
+//
 // Calls that name a common buffer happen in the order in which they come: runs one behind the
 // other, a reader behind the last run before it that writes what it reads. Who reads has the
 // content as it was: a run that comes meanwhile writes into a copy.
@@ -67,6 +71,9 @@ struct SessionDevice {
   // How long the session's runner has waited for that.
   std::shared_ptr<TurnWaits> waits;
   std::vector<int> cores;
+  std::string sandbox;  // an argument of the runner's
+  // Runs read and write copies there of what their buffers hold here.
+  bool own_memory = false;
 };
 
 // How many runs ended so, by outcome: "ok", "captured", "refused", "timeout", "crash", "memory".
@@ -176,10 +183,17 @@ class Session : public std::enable_shared_from_this<Session> {
   // Memory that waits, or new. Its content is this session's old one: whoever takes it overwrites
   // it before somebody reads.
   absl::StatusOr<std::shared_ptr<Content>> NewContent(int64_t size_bytes) BEAMD_REQUIRES(mutex_);
+  // For who writes it here and not on the device.
+  absl::StatusOr<std::shared_ptr<Content>> NewStagedContent(int64_t size_bytes)
+      BEAMD_REQUIRES(mutex_);
+  // False where nothing waits.
+  bool DropSpare() BEAMD_REQUIRES(mutex_);
   void Keep(std::shared_ptr<Content> content) BEAMD_REQUIRES(mutex_);
   absl::Status CheckRoom(int64_t buffers, int64_t bytes) const BEAMD_REQUIRES(mutex_);
 
   absl::Status Admit(const TaskPtr& task) BEAMD_REQUIRES(mutex_);
+  // True where it is the first.
+  bool Enqueue(const TaskPtr& task) BEAMD_REQUIRES(mutex_);
   void Advance(const TaskPtr& task);
   // Whether kernels of its plan were tuned since, where its policy is to tune them.
   bool IsOutdated(const TaskPtr& task);
@@ -192,11 +206,19 @@ class Session : public std::enable_shared_from_this<Session> {
   void BuiltPlan(const TaskPtr& task, internal::Frame& reply);
   void Start(const TaskPtr& task);
   absl::Status GatherMemories(const TaskPtr& task) BEAMD_REQUIRES(mutex_);
+  // The answer has the outputs' content where that is so many bytes.
+  uint64_t MostInline(const Task& task) const;
+  // Of a run on a device with memory of its own.
+  void AddStates(const Task& task, internal::RunPlanRequest& run) BEAMD_REQUIRES(mutex_);
   void Ran(const TaskPtr& task, internal::Frame& reply);
+  void Fetch(const TaskPtr& task);
+  void Fetched(const TaskPtr& task, internal::Frame& reply);
   void Again(const TaskPtr& task);
   absl::StatusOr<v1::RunResponse> Answer(const TaskPtr& task, const internal::RunPlanReply& reply)
       BEAMD_REQUIRES(mutex_);
   void Lose(const TaskPtr& task, const std::string& why);
+  // What it held alone is lost, and so are its plans.
+  void LoseRunner(const std::string& why);
   void Finish(const TaskPtr& task, absl::StatusOr<v1::RunResponse> answer);
   PoolId Pool() BEAMD_REQUIRES(mutex_);
 

@@ -65,12 +65,6 @@ SessionTable::~SessionTable() {
 absl::StatusOr<v1::Session> SessionTable::Open(const v1::OpenSessionRequest& request,
                                                const std::string& principal) {
   BEAMD_ASSIGN_OR_RETURN(const TuningDevice* const device, tuner_.SelectDevice(request.device()));
-  if (device->caps.kind != TargetKind::kCpu || device->environment.kind() != "cpu") {
-    return WithDetail(
-        absl::UnimplementedError(absl::StrCat("sessions run on CPUs only so far: ", device->id,
-                                              " tunes kernels and runs none")),
-        {.reason = "DEVICE", .field = "device"});
-  }
   const SessionLimits& limits = host_.limits;
   absl::Duration lease = limits.lease;
   if (request.has_lease()) {
@@ -84,12 +78,13 @@ absl::StatusOr<v1::Session> SessionTable::Open(const v1::OpenSessionRequest& req
          .limit = absl::ToInt64Seconds(limits.longest_lease),
          .value = absl::ToInt64Seconds(lease)});
   }
-  SessionDevice on{.device = device};
+  SessionDevice on{.device = device, .own_memory = device->caps.kind != TargetKind::kCpu};
   BEAMD_ASSIGN_OR_RETURN(on.waits, TurnWaits::Create());
   for (const FleetDevice& from : fleet_.devices) {
     if (from.description.id() != device->id) continue;
     on.turn = TurnAttachment(from.turn);
     on.cores = from.cores;
+    on.sandbox = from.sandbox;
   }
   BEAMD_ASSIGN_OR_RETURN(std::string id, NewSecret(kIdBytes));
   auto session =

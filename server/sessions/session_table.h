@@ -39,7 +39,7 @@ class SessionTable {
   ~SessionTable();
 
   // InvalidArgument: no such device, a lease that is none or longer than the longest;
-  // Unimplemented: a device that sessions can't be opened on; ResourceExhausted.
+  // ResourceExhausted.
   absl::StatusOr<v1::Session> Open(const v1::OpenSessionRequest& request,
                                    const std::string& principal);
   // Begins its lease anew. NotFound, the same for a session of another principal as for none.

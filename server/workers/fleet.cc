@@ -100,6 +100,7 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
   struct Runner {
     std::string device;
     std::vector<int> cores;
+    std::string sandbox;
     std::shared_ptr<DeviceTurn> turn;
     PoolId pool;
   };
@@ -107,17 +108,17 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
   for (const std::string& device : devices) {
     const std::vector<int>& cores = IsGpu(device) ? options.compile_cores : options.timing_cores;
     // A GPU's driver opens files and needs its user's rights as it goes.
-    const Sandbox sandbox = IsGpu(device) ? Sandbox::kDevice : Sandbox::kStrict;
+    const std::string sandbox =
+        SandboxFlag(options.sandbox, IsGpu(device) ? Sandbox::kDevice : Sandbox::kStrict);
     BEAMD_ASSIGN_OR_RETURN(std::shared_ptr<DeviceTurn> turn, DeviceTurn::Create());
-    const PoolId pool =
-        supervisor.AddPool({.name = "runner",
-                            .children = 1,
-                            .args = {options.runner_command, absl::StrCat("--device=", device),
-                                     SandboxFlag(options.sandbox, sandbox)},
-                            .cores = cores,
-                            .memory_limit_bytes = options.runner_memory_bytes,
-                            .attachments = {TurnAttachment(turn)}});
-    runners.push_back({device, cores, std::move(turn), pool});
+    const PoolId pool = supervisor.AddPool(
+        {.name = "runner",
+         .children = 1,
+         .args = {options.runner_command, absl::StrCat("--device=", device), sandbox},
+         .cores = cores,
+         .memory_limit_bytes = options.runner_memory_bytes,
+         .attachments = {TurnAttachment(turn)}});
+    runners.push_back({device, cores, sandbox, std::move(turn), pool});
   }
   BEAMD_RETURN_IF_ERROR(supervisor.WaitForHello(fleet.workers, options.start_limit).status());
   absl::Status status = absl::UnavailableError("no device was asked for");
@@ -133,7 +134,8 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
     fleet.devices.push_back({.description = hello->device(),
                              .turn = runner.turn,
                              .runner = runner.pool,
-                             .cores = runner.cores});
+                             .cores = runner.cores,
+                             .sandbox = runner.sandbox});
   }
   if (fleet.devices.empty()) return status;
   return fleet;

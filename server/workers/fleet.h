@@ -42,6 +42,8 @@ struct FleetDevice {
   std::shared_ptr<DeviceTurn> turn;
   PoolId runner = 0;
   std::vector<int> cores;
+  // Of all children that open it: an argument of theirs.
+  std::string sandbox;
 };
 
 // A device that was asked for, or found, and whose runner doesn't start.

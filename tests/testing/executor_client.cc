@@ -82,9 +82,10 @@ ExecutorClient::ExecutorClient(const std::string& address) {
   stub_ = v1::Executor::NewStub(channel);
 }
 
-bool ExecutorClient::Open(double lease_s) {
+bool ExecutorClient::Open(double lease_s, const std::string& device) {
   grpc::ClientContext context;
   v1::OpenSessionRequest request;
+  if (!device.empty()) request.mutable_device()->set_id(device);
   if (lease_s > 0) {
     request.mutable_lease()->set_seconds(static_cast<int64_t>(lease_s));
     request.mutable_lease()->set_nanos(

@@ -40,7 +40,7 @@ class ExecutorClient {
   v1::ErrorDetail detail() const { return DetailOf(status_); }
 
   // False where the call failed, which status() has then.
-  bool Open(double lease_s = 0);
+  bool Open(double lease_s = 0, const std::string& device = "");
   std::optional<v1::Session> KeepAlive();
   bool Close();
   // 0 where a call failed.

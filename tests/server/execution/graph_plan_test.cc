@@ -196,14 +196,48 @@ TEST_F(GraphPlanTest, WrongVariablesBeginNothing) {
   EXPECT_THAT(Floats(*memories[1]), ElementsAre(3));
 }
 
+// Columns 0 to n of what is doubled; as they are; and their sums.
+TEST_F(GraphPlanTest, VariablesGiveTheShapesOfOutputs) {
+  ASSERT_TRUE(Make(R"(%0 = BUFFER float32 slot 0 shape (2,4)
+%1 = DEFINE_VAR int32 var "n" 0..4
+%2 = SHRINK float32 (%0, %1) ints (0,2,0,$1)
+%3 = ADD float32 (%2, %2)
+%4 = REDUCE_AXIS float32 (%2) ADD axes (0)
+%5 = SINK void (%2, %3, %4))",
+                   1)
+                  .ok());
+  ASSERT_EQ(plan_->outputs().size(), 3);
+  std::vector<Buffer*> memories(plan_->memory_count(), nullptr);
+  memories[0] = Memory({1, 2, 3, 4, 5, 6, 7, 8});
+  for (const GraphPlan::Output& output : plan_->outputs()) {
+    EXPECT_EQ(output.shape.back(), 4);
+    EXPECT_EQ(output.size_bytes(), output.memory == plan_->outputs()[2].memory ? 16 : 32);
+    memories[output.memory] =
+        Memory(std::vector<float>(static_cast<size_t>(output.size_bytes()) / 4, 0));
+  }
+  const auto content = [&](size_t output, size_t count) {
+    std::vector<float> values = Floats(*memories[plan_->outputs()[output].memory]);
+    values.resize(count);
+    return values;
+  };
+  ASSERT_TRUE(Run(memories, {{"n", 3}}).ok());
+  EXPECT_THAT(result_.shapes, ElementsAre(ElementsAre(2, 3), ElementsAre(2, 3), ElementsAre(1, 3)));
+  EXPECT_THAT(content(0, 6), ElementsAre(1, 2, 3, 5, 6, 7));
+  EXPECT_THAT(content(1, 6), ElementsAre(2, 4, 6, 10, 12, 14));
+  EXPECT_THAT(content(2, 3), ElementsAre(6, 8, 10));
+  ASSERT_TRUE(Run(memories, {{"n", 1}}).ok());
+  EXPECT_THAT(result_.shapes, ElementsAre(ElementsAre(2, 1), ElementsAre(2, 1), ElementsAre(1, 1)));
+  EXPECT_THAT(content(0, 2), ElementsAre(1, 5));
+  EXPECT_THAT(content(1, 2), ElementsAre(2, 10));
+  EXPECT_THAT(content(2, 1), ElementsAre(6));
+  const absl::Status empty = Run(memories, {{"n", 0}});
+  EXPECT_TRUE(absl::IsInvalidArgument(empty)) << empty;
+  EXPECT_EQ(GetErrorDetail(empty)->reason, "EMPTY_OUTPUT");
+  EXPECT_FALSE(result_.began);
+  EXPECT_TRUE(absl::IsFailedPrecondition(Run(memories)));
+}
+
 TEST_F(GraphPlanTest, RefusesOutputsThatAreNoDenseMemory) {
-  const absl::Status symbolic = Make(R"(%0 = BUFFER float32 slot 0 shape (8)
-%1 = DEFINE_VAR int32 var "n" 1..8
-%2 = SHRINK float32 (%0, %1) ints (0,$1)
-%3 = SINK void (%2))",
-                                     1);
-  EXPECT_EQ(GetErrorDetail(symbolic)->reason, "SYMBOLIC_OUTPUT");
-  EXPECT_EQ(GetErrorDetail(symbolic)->node, 2);
   const absl::Status empty = Make(R"(%0 = BUFFER float32 slot 0 shape (8)
 %1 = SHRINK float32 (%0) ints (3,3)
 %2 = SINK void (%1))",
