@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "engine/base/hash.h"
 #include "engine/base/status.h"
 
@@ -18,6 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDigests[] = "DIGESTS";
+constexpr absl::string_view kHeader = "beamd-backup 2";
+constexpr absl::string_view kEnd = "end ";
 // As BackupPiece says: digests are over pieces of this size.
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
@@ -44,6 +50,76 @@ absl::StatusOr<std::string> DigestOf(const std::string& path) {
     hasher.Add(piece);
   }
   return hasher.Finish().Hex();
+}
+
+struct Listed {
+  std::string digest, file;
+};
+
+absl::Status CutShort(const std::string& backup, absl::string_view how) {
+  return absl::DataLossError(
+      absl::StrCat(backup, "/", kDigests, " was cut short or changed: ", how));
+}
+
+// Older backups only list their files: one that is there and isn't listed shows a list that was cut
+// short.
+absl::Status CheckAllListed(const std::string& backup, const std::vector<Listed>& files) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(backup, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool listed = std::any_of(files.begin(), files.end(),
+                                    [&](const Listed& one) { return one.file == name; });
+    if (!listed && name != kDigests) return CutShort(backup, name + " isn't listed");
+  }
+  return error ? IoError(backup, error) : absl::OkStatus();
+}
+
+// What the backup holds, once its list is found to be whole.
+absl::StatusOr<std::vector<Listed>> ReadList(const std::string& backup, std::string& warning) {
+  std::ifstream in(absl::StrCat(backup, "/", kDigests), std::ios::binary);
+  if (!in) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(backup, " is no backup, or one that did not end: it has no ", kDigests));
+  }
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (text.empty() || text.back() != '\n') return CutShort(backup, "its last line has no end");
+  std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  lines.pop_back();  // what is behind the last end
+  const bool old = lines.front() != kHeader;
+  if (old) {
+    warning = absl::StrCat(backup, " is of an older beamctl: its list can't be checked as a whole");
+  } else {
+    if (lines.size() < 2) return CutShort(backup, "its end isn't there");
+    const size_t end = text.size() - lines.back().size() - 1;
+    const std::string wanted = absl::StrCat(
+        kEnd, lines.size() - 2, " ", HashBytes(absl::string_view(text).substr(0, end)).Hex());
+    if (lines.back() != wanted) return CutShort(backup, "its end isn't there");
+    lines.pop_back();
+    lines.erase(lines.begin());
+  }
+  std::vector<Listed> files;
+  for (const absl::string_view line : lines) {
+    const std::pair<std::string, std::string> pair = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    if (!Digest::FromHex(pair.first).ok()) return CutShort(backup, "a line holds no digest");
+    if (!IsFileName(pair.second)) {
+      return absl::InvalidArgumentError(absl::StrCat("no file can be named ", pair.second));
+    }
+    files.push_back({pair.first, pair.second});
+  }
+  if (old) BEAMD_RETURN_IF_ERROR(CheckAllListed(backup, files));
+  return files;
+}
+
+absl::Status RestoreFile(const std::string& backup, const std::string& directory,
+                         const Listed& listed) {
+  const std::string from = absl::StrCat(backup, "/", listed.file);
+  const std::string to = absl::StrCat(directory, "/", listed.file);
+  std::error_code error;
+  fs::copy_file(from, to, error);
+  if (error) return IoError(from, error);
+  BEAMD_ASSIGN_OR_RETURN(const std::string now, DigestOf(to));
+  if (now == listed.digest) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(from, " is not what was backed up"));
 }
 
 absl::Status MakeEmpty(const std::string& directory) {
@@ -78,40 +154,23 @@ absl::Status Backup(Client& client, const std::string& directory, const CallOpti
       options);
   BEAMD_RETURN_IF_ERROR(status);
   // Last: a backup without it is none.
+  std::string lines = absl::StrCat(kHeader, "\n");
+  for (const auto& [file, digest] : digests) absl::StrAppend(&lines, digest, " ", file, "\n");
+  absl::StrAppend(&lines, kEnd, digests.size(), " ", HashBytes(lines).Hex(), "\n");
   std::ofstream list(absl::StrCat(directory, "/", kDigests));
-  for (const auto& [file, digest] : digests) list << digest << " " << file << "\n";
+  list << lines;
   list.close();
   return list.good() ? absl::OkStatus() : IoError(directory, {});
 }
 
-absl::Status Restore(const std::string& backup, const std::string& directory) {
-  std::ifstream list(absl::StrCat(backup, "/", kDigests));
-  if (!list) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(backup, " is no backup, or one that did not end: it has no ", kDigests));
-  }
+absl::Status Restore(const std::string& backup, const std::string& directory,
+                     std::string& warning) {
+  BEAMD_ASSIGN_OR_RETURN(const std::vector<Listed> files, ReadList(backup, warning));
   BEAMD_RETURN_IF_ERROR(MakeEmpty(directory));
-  std::string digest, file;
   absl::Status status;
-  while (status.ok() && list >> digest && list.get() == ' ' && std::getline(list, file)) {
-    if (!IsFileName(file)) {
-      status = absl::InvalidArgumentError(absl::StrCat("no file can be named ", file));
-      break;
-    }
-    const std::string from = absl::StrCat(backup, "/", file);
-    const std::string to = absl::StrCat(directory, "/", file);
-    std::error_code error;
-    fs::copy_file(from, to, error);
-    if (error) {
-      status = IoError(from, error);
-      break;
-    }
-    const absl::StatusOr<std::string> now = DigestOf(to);
-    if (!now.ok()) {
-      status = now.status();
-    } else if (*now != digest) {
-      status = absl::DataLossError(absl::StrCat(from, " is not what was backed up"));
-    }
+  for (const Listed& listed : files) {
+    status = RestoreFile(backup, directory, listed);
+    if (!status.ok()) break;
   }
   if (!status.ok()) {
     std::error_code ignored;

@@ -9,11 +9,16 @@
 namespace beamd {
 
 // Writes a copy of the daemon's store into `directory`, which must not be there yet: the store's
-// files, and `DIGESTS`, which `Restore` checks them by.
+// files, and `DIGESTS`, which `Restore` checks them by:
+//
+//   beamd-backup 2           older ones have neither this line nor the last
+//   HASH NAME                BLAKE3 of each file
+//   end COUNT HASH           how many files there are, and BLAKE3 of the lines above
 absl::Status Backup(Client& client, const std::string& directory, const CallOptions& options);
 
 // Makes a store in `directory`, which must not be there yet, or be empty, of a backup. DataLoss
-// where a file isn't what was backed up; then nothing is there.
-absl::Status Restore(const std::string& backup, const std::string& directory);
+// where a file isn't what was backed up, or `DIGESTS` was cut short; then nothing is there.
+// `warning` says what couldn't be checked of a backup by an older beamctl; it may stay empty.
+absl::Status Restore(const std::string& backup, const std::string& directory, std::string& warning);
 
 }  // namespace beamd

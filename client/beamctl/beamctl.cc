@@ -24,6 +24,7 @@
 #include "client/beamctl/model.h"
 #include "client/beamctl/picture.h"
 #include "client/beamctl/plan.h"
+#include "client/beamctl/port_probe.h"
 #include "client/beamctl/print.h"
 #include "client/beamctl/run.h"
 #include "client/beamctl/stored.h"
@@ -850,7 +851,11 @@ int Run(const std::vector<std::string>& args) {
     }
     if (name == "import") status = Import(*client, operands[0], flags);
     if (name == "backup") status = Backup(*client, operands[0], flags.Call());
-    if (name == "restore") status = Restore(operands[0], flags.store);
+    if (name == "restore") {
+      std::string warning;
+      status = Restore(operands[0], flags.store, warning);
+      if (!warning.empty()) std::fprintf(stderr, "beamctl: warning: %s\n", warning.c_str());
+    }
     if (name == "jobs") status = Jobs(*client, operands, flags);
     if (name == "devices") status = Devices(*client, operands, flags);
     if (name == "doctor") status = Doctor(*client, flags);
@@ -859,9 +864,9 @@ int Run(const std::vector<std::string>& args) {
     if (name == "graph") status = Picture(graphs->front().graph, flags);
   }
   if (!status.ok()) PrintError(status, flags.json && !told);
-  if (absl::IsUnavailable(status) && !flags.json) {
-    std::fprintf(stderr, "Is a daemon there? `beamd serve --listen %s --store DIR` starts one.\n",
-                 flags.server.c_str());
+  if (absl::IsUnavailable(status) && !flags.json && name != "restore") {
+    const std::string hint = ConnectionHint(flags.server, !flags.credentials.tls_ca.empty());
+    std::fprintf(stderr, "%s\n", hint.c_str());
   }
   return ExitStatus(status);
 }

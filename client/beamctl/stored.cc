@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "client/beamctl/format.h"
+#include "engine/base/error_detail.h"
 #include "engine/base/status.h"
 #include "google/protobuf/util/json_util.h"
 
@@ -120,7 +121,10 @@ absl::StatusOr<v1::ImportResponse> ImportFrom(Client& client, const std::string&
   return client.Import(
       [&](v1::ExportedRecord& record) -> absl::StatusOr<bool> {
         std::string line;
-        if (!std::getline(in, line)) return false;
+        if (!std::getline(in, line)) {
+          if (number > 0) return false;
+          return InvalidArgument(absl::StrCat(path, " holds no record"), {.reason = "EMPTY"});
+        }
         record.Clear();
         BEAMD_RETURN_IF_ERROR(
             JsonStatus(google::protobuf::util::JsonStringToMessage(line, &record), ++number));

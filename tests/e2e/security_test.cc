@@ -314,6 +314,31 @@ TEST_F(SecurityTest, TlsShowsTheNewCertificateAfterSighup) {
   EXPECT_TRUE(Becomes([&] { return Call(Tls("new"), kList).ok(); }));
 }
 
+TEST_F(SecurityTest, WhoSpeaksTlsToAPlainPortIsToldSoAndTheOtherWayRound) {
+  MakeCertificates("lab", {"server", "127.0.0.1"});
+  const auto devices = [&](const std::string& address, const std::vector<std::string>& flags) {
+    std::vector<std::string> words = {"client/beamctl/beamctl", "--server", address, "devices"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return RunProcess(words);
+  };
+  Start({"--tls_cert=" + Path("lab/server.crt"), "--tls_key=" + Path("lab/server.key")});
+  const Ran plain = devices(daemon_->address(), {});
+  EXPECT_EQ(plain.status, 4);
+  EXPECT_THAT(plain.err, HasSubstr("speaks TLS: --tls_ca FILE"));
+  EXPECT_EQ(devices(daemon_->address(), {"--tls_ca", Path("lab/ca.crt")}).status, 0);
+  MakeCertificates("other", {"server", "127.0.0.1"});
+  EXPECT_THAT(devices(daemon_->address(), {"--tls_ca", Path("other/ca.crt")}).err,
+              HasSubstr("--tls_ca must have signed its certificate"));
+  daemon_ = nullptr;
+  Start({});
+  const Ran tls = devices(daemon_->address(), {"--tls_ca", Path("lab/ca.crt")});
+  EXPECT_EQ(tls.status, 4);
+  EXPECT_THAT(tls.err, HasSubstr("doesn't speak TLS"));
+  const std::string address = daemon_->address();
+  daemon_ = nullptr;
+  EXPECT_THAT(devices(address, {}).err, HasSubstr("Is a daemon there?"));
+}
+
 TEST_F(SecurityTest, MutualTlsKnowsClientsByTheirCertificates) {
   MakeCertificates("lab", {"server", "127.0.0.1"});
   for (const char* name : {"alice", "eve"}) MakeCertificates("lab", {"client", name});

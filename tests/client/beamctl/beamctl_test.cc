@@ -1,8 +1,13 @@
+#include <unistd.h>
+
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "engine/uop/wire.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -41,6 +46,10 @@ class BeamctlTest : public ::testing::Test {
 
   static void Write(const std::string& name, const std::string& text) {
     std::ofstream(*directory_ + "/" + name) << text;
+  }
+  static std::string Read(const std::string& name) {
+    std::ifstream in(Path(name));
+    return {std::istreambuf_iterator<char>(in), {}};
   }
   static std::string Path(const std::string& name) { return *directory_ + "/" + name; }
 
@@ -304,6 +313,50 @@ TEST_F(BeamctlTest, BacksUpAndRestores) {
       RunProcess({"client/beamctl/beamctl", "restore", Path("backup"), "--store", Path("damaged")});
   EXPECT_EQ(damaged.status, 1);
   EXPECT_THAT(damaged.err, HasSubstr("is not what was backed up"));
+}
+
+TEST_F(BeamctlTest, ABackupsListThatWasCutShortIsFound) {
+  ASSERT_EQ(Beamctl({"backup", Path("listed")}).status, 0);
+  const auto restore = [&](const std::string& to) {
+    return RunProcess({"client/beamctl/beamctl", "restore", Path("listed"), "--store", Path(to)});
+  };
+  const std::string whole = Read("listed/DIGESTS");
+  std::vector<std::string> lines = absl::StrSplit(whole, '\n');
+  ASSERT_GT(lines.size(), 4u);
+  lines.pop_back();
+  // By a line, by all but one, in the middle of one, down to nothing; and a line that is another.
+  std::vector<std::string> faulty = {whole.substr(0, whole.size() - lines.back().size() - 1),
+                                     lines[0] + "\n", whole.substr(0, whole.size() - 10),
+                                     whole.substr(0, whole.size() / 2), ""};
+  std::string other = whole;
+  other.erase(lines[0].size() + 1, lines[1].size() + 1);
+  faulty.push_back(other);
+  for (const std::string& text : faulty) {
+    Write("listed/DIGESTS", text);
+    const Ran ran = restore("none");
+    EXPECT_EQ(ran.status, 1) << text;
+    EXPECT_THAT(ran.err, HasSubstr("DIGESTS was cut short")) << text;
+    EXPECT_NE(access(Path("none").c_str(), F_OK), 0);
+  }
+  // As an older beamctl wrote it.
+  const std::vector<std::string> old(lines.begin() + 1, lines.end() - 1);
+  Write("listed/DIGESTS", absl::StrJoin(old, "\n") + "\n");
+  const Ran warned = restore("old");
+  EXPECT_EQ(warned.status, 0) << warned.err;
+  EXPECT_THAT(warned.err, HasSubstr("warning"));
+  Write("listed/DIGESTS", old[0] + "\n");
+  EXPECT_THAT(restore("none").err, HasSubstr("isn't listed"));
+  Write("listed/DIGESTS", whole);
+  const Ran right = restore("new");
+  EXPECT_EQ(right.status, 0) << right.err;
+  EXPECT_EQ(right.err, "");
+}
+
+TEST_F(BeamctlTest, AnImportOfNothingIsAnError) {
+  const Ran ran = Beamctl({"import", "/dev/null", "--json"});
+  EXPECT_EQ(ran.status, 3);
+  EXPECT_THAT(ran.out, HasSubstr("/dev/null holds no record"));
+  EXPECT_THAT(ran.out, HasSubstr("\"reason\":\"EMPTY\""));
 }
 
 TEST_F(BeamctlTest, ADeviceThatServesNeedsNoRelease) {
