@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
@@ -38,6 +39,7 @@
 #include "server/metrics/log.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/spans.h"
+#include "server/preflight.h"
 #include "server/services/credentials.h"
 #include "server/services/server.h"
 #include "server/sessions/session_table.h"
@@ -469,15 +471,25 @@ int Usage(absl::string_view why) {
   return 2;
 }
 
+// All that is wrong, whatever of it is.
+int CheckServe(const ServeConfig& config, std::vector<std::string> faults) {
+  for (const auto& check : {CheckFiles, CheckDevices}) {
+    const std::vector<std::string> more = check(config);
+    faults.insert(faults.end(), more.begin(), more.end());
+  }
+  return faults.empty() ? 0 : Usage(absl::StrJoin(faults, "\n"));
+}
+
 int RunServe(const std::vector<std::string>& args) {
-  const absl::StatusOr<ServeConfig> config = LoadServeConfig(args);
-  if (!config.ok()) return Usage(config.status().message());
-  if (config->check_config) return 0;
-  absl::Status status = StartLog({.level = config->log_level,
-                                  .file = config->log_file,
-                                  .file_bytes = config->log_file_mb << 20,
-                                  .files = config->log_files});
-  if (status.ok()) status = Serve(*config, args);
+  ServeConfig config;
+  const std::vector<std::string> faults = ReadServeConfig(args, config);
+  if (config.check_config) return CheckServe(config, faults);
+  if (!faults.empty()) return Usage(absl::StrJoin(faults, "\n"));
+  absl::Status status = StartLog({.level = config.log_level,
+                                  .file = config.log_file,
+                                  .file_bytes = config.log_file_mb << 20,
+                                  .files = config.log_files});
+  if (status.ok()) status = Serve(config, args);
   if (absl::IsInvalidArgument(status)) return Usage(status.message());
   if (status.ok()) return 0;
   std::fprintf(stderr, "beamd: %s\n", std::string(status.message()).c_str());

@@ -16,7 +16,7 @@
 namespace beamd {
 
 // Sets the flags that `text` names. InvalidArgument with a line, "NAME:LINE: WHAT", for every
-// fault; `name` stands for the file.
+// fault, up to a hundred of the text; what is well is set all the same. `name` stands for the file.
 absl::Status ApplyConfig(const std::string& name, absl::string_view text, const CommandLine& line);
 
 // The whole of a file that is at most 1 MB. InvalidArgument naming it where it can't be read.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -46,10 +47,7 @@ class Faults {
     if (value >= least && value <= most) return;
     Add(absl::StrCat("--", flag, " must be ", least, " to ", most, ", not ", value));
   }
-  absl::Status status() const {
-    if (lines_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrJoin(lines_, "\n"));
-  }
+  const std::vector<std::string>& lines() const { return lines_; }
 
  private:
   std::vector<std::string> lines_;
@@ -111,7 +109,8 @@ absl::StatusOr<Weights> ParseWeights(const std::string& text) {
     const std::pair<absl::string_view, absl::string_view> pair =
         absl::StrSplit(part, absl::MaxSplits('=', 1));
     double weight = 0;
-    if (!absl::SimpleAtod(pair.second, &weight) || !(weight > 0 && weight <= 1e6)) {
+    if (pair.first.empty() || !absl::SimpleAtod(pair.second, &weight) ||
+        !(weight > 0 && weight <= 1e6)) {
       return absl::InvalidArgumentError(
           absl::StrCat("--weights wants NAME=WEIGHT, weights above 0, not \"", part, "\""));
     }
@@ -159,12 +158,19 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
   faults.Range("runner_memory_mb", c.runner_memory_mb, 0, 1 << 30);
   faults.Range("tasks_per_worker", c.tasks_per_worker, 0, kMost);
   for (const auto& [flag, value] :
-       {std::pair("run_timeout", c.run_timeout), std::pair("drain_timeout", c.drain_timeout),
-        std::pair("abandon_grace", c.abandon_grace), std::pair("session_lease", c.session_lease),
+       {std::pair("drain_timeout", c.drain_timeout), std::pair("abandon_grace", c.abandon_grace)}) {
+    if (value < absl::ZeroDuration()) faults.Add(absl::StrCat("--", flag, " can't be negative"));
+  }
+  // With none of it nothing could be done.
+  for (const auto& [flag, value] :
+       {std::pair("run_timeout", c.run_timeout), std::pair("session_lease", c.session_lease),
         std::pair("session_longest_lease", c.session_longest_lease),
         std::pair("session_run_timeout", c.session_run_timeout),
         std::pair("session_plan_timeout", c.session_plan_timeout)}) {
-    if (value < absl::ZeroDuration()) faults.Add(absl::StrCat("--", flag, " can't be negative"));
+    if (value <= absl::ZeroDuration()) faults.Add(absl::StrCat("--", flag, " must be above 0"));
+  }
+  if (c.session_lease > c.session_longest_lease) {
+    faults.Add("--session_lease can't be above --session_longest_lease");
   }
   for (const auto& [flag, value] :
        {std::pair("width", c.width), std::pair("uops_max", c.uops_max),
@@ -173,6 +179,15 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
     faults.Range(flag, value, 0, std::numeric_limits<int32_t>::max());
   }
   faults.Range("tc", c.tc, 0, 2);
+}
+
+void CheckDevices(const ServeConfig& c, Faults& faults) {
+  std::set<absl::string_view> seen;
+  for (const absl::string_view device : absl::StrSplit(c.devices, ',', absl::SkipEmpty())) {
+    if (!seen.insert(device).second) {
+      faults.Add(absl::StrCat("--devices names ", device, " twice"));
+    }
+  }
 }
 
 }  // namespace
@@ -365,8 +380,9 @@ absl::StatusOr<FleetOptions> FleetOptionsOf(const ServeConfig& config) {
   return ChooseCores(std::move(options));
 }
 
-absl::StatusOr<ServeConfig> LoadServeConfig(const std::vector<std::string>& args) {
-  ServeConfig config = DefaultServeConfig();
+std::vector<std::string> ReadServeConfig(const std::vector<std::string>& args,
+                                         ServeConfig& config) {
+  config = DefaultServeConfig();
   const CommandLine line = ServeCommandLine(config);
   Faults faults;
   // Twice: for the file's name, then over what the file says.
@@ -391,9 +407,16 @@ absl::StatusOr<ServeConfig> LoadServeConfig(const std::vector<std::string>& args
   }
   CheckNumbers(config, faults);
   CheckAccess(config, faults);
+  CheckDevices(config, faults);
   faults.Add(SearchDefaults(config).status());
   faults.Add(FleetOptionsOf(config).status());
-  if (absl::Status status = faults.status(); !status.ok()) return status;
+  return faults.lines();
+}
+
+absl::StatusOr<ServeConfig> LoadServeConfig(const std::vector<std::string>& args) {
+  ServeConfig config;
+  const std::vector<std::string> faults = ReadServeConfig(args, config);
+  if (!faults.empty()) return absl::InvalidArgumentError(absl::StrJoin(faults, "\n"));
   return config;
 }
 

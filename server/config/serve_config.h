@@ -106,6 +106,8 @@ CommandLine ServeCommandLine(ServeConfig& config);
 // What `args` (behind "serve") and the file of --config say. InvalidArgument with a line for every
 // fault: of flags, of the file, of values that don't go together, of files that aren't there.
 absl::StatusOr<ServeConfig> LoadServeConfig(const std::vector<std::string>& args);
+// The same into `config`, with what is at fault left as it was: the faults, a line each.
+std::vector<std::string> ReadServeConfig(const std::vector<std::string>& args, ServeConfig& config);
 
 // Whether a listen address is reached from this machine only: "127.0.0.1:0", "[::1]:7070",
 // "localhost:7070".

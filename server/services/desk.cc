@@ -125,7 +125,9 @@ void Desk::Began(const Visit& visit, const AuditObject& object, const v1::TuneAc
               .principal = visit.principal.name,
               .host = visit.host,
               .method = visit.method,
-              .code = accepted.joined() ? "JOINED" : "ACCEPTED",
+              .code = accepted.job().empty() ? "ANSWERED"
+                      : accepted.joined()    ? "JOINED"
+                                             : "ACCEPTED",
               .trace = visit.trace.id,
               .object = object});
 }

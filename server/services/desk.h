@@ -60,8 +60,8 @@ class Desk {
   Visit Enter(grpc::CallbackServerContext& context, const char* method);
   // The same for a call that answers with a stream, which counts against its principal.
   Visit EnterStream(grpc::CallbackServerContext& context, const char* method);
-  // The call has a job: a line of the audit before the call ends, ACCEPTED for one that began for
-  // it, JOINED for another's.
+  // What the call asked for is under way, a line of the audit before it ends: ACCEPTED where a job
+  // began for it, JOINED where it watches another's, ANSWERED where the store had it.
   void Began(const Visit& visit, const AuditObject& object, const v1::TuneAccepted& accepted);
   // Once, with what the call ends with.
   void Leave(const Visit& visit, const absl::Status& status);

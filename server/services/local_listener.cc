@@ -72,7 +72,10 @@ class LocalListener::Impl {
     std::memcpy(address.sun_path, path_.data(), path_.size());
     struct stat st;
     if (lstat(path_.c_str(), &st) == 0) {
-      if (!S_ISSOCK(st.st_mode) || SomebodyListens(address)) {
+      if (!S_ISSOCK(st.st_mode)) {
+        return absl::AlreadyExistsError(absl::StrCat(path_, " is there and is no socket"));
+      }
+      if (SomebodyListens(address)) {
         return absl::AlreadyExistsError(absl::StrCat(path_, " is in use"));
       }
       unlink(path_.c_str());

@@ -33,24 +33,6 @@ bool IsGpu(const std::string& device) {
   return absl::StartsWith(device, "cuda") || absl::StartsWith(device, "hip");
 }
 
-// What the drivers say. Where even asking fails, one that says so.
-std::vector<v1::Driver> Probe(Supervisor& supervisor, const FleetOptions& options) {
-  const PoolId pool = supervisor.AddPool(
-      {.name = "probe",
-       .children = 1,
-       .args = {options.probe_command, SandboxFlag(options.sandbox, Sandbox::kDevice)},
-       .cores = options.compile_cores});
-  const absl::StatusOr<internal::Hello> hello = supervisor.WaitForHello(pool, options.probe_limit);
-  supervisor.ClosePool(pool);
-  if (hello.ok()) return {hello->drivers().begin(), hello->drivers().end()};
-  v1::Driver cpu, unknown;
-  cpu.set_name("cpu");
-  cpu.add_devices("cpu:0");
-  unknown.set_name("gpu");
-  unknown.set_why(absl::StrCat("asking the drivers failed: ", hello.status().message()));
-  return {cpu, unknown};
-}
-
 }  // namespace
 
 std::shared_ptr<const Attachment> TurnAttachment(const std::shared_ptr<DeviceTurn>& turn) {
@@ -76,6 +58,23 @@ absl::StatusOr<FleetOptions> ChooseCores(FleetOptions options) {
   return options;
 }
 
+std::vector<v1::Driver> ProbeDrivers(Supervisor& supervisor, const FleetOptions& options) {
+  const PoolId pool = supervisor.AddPool(
+      {.name = "probe",
+       .children = 1,
+       .args = {options.probe_command, SandboxFlag(options.sandbox, Sandbox::kDevice)},
+       .cores = options.compile_cores});
+  const absl::StatusOr<internal::Hello> hello = supervisor.WaitForHello(pool, options.probe_limit);
+  supervisor.ClosePool(pool);
+  if (hello.ok()) return {hello->drivers().begin(), hello->drivers().end()};
+  v1::Driver cpu, unknown;
+  cpu.set_name("cpu");
+  cpu.add_devices("cpu:0");
+  unknown.set_name("gpu");
+  unknown.set_why(absl::StrCat("asking the drivers failed: ", hello.status().message()));
+  return {cpu, unknown};
+}
+
 absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& options) {
   Fleet fleet;
   fleet.worker_count =
@@ -90,7 +89,7 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
            static_cast<int64_t>(static_cast<double>(options.worker_memory_bytes) * kRecycleShare),
        .address_space_bytes = options.worker_memory_bytes,
        .recycle_tasks = options.tasks_per_worker});
-  fleet.drivers = Probe(supervisor, options);
+  fleet.drivers = ProbeDrivers(supervisor, options);
   std::vector<std::string> devices = options.devices;
   if (devices.empty()) {
     for (const v1::Driver& driver : fleet.drivers) {

@@ -68,6 +68,10 @@ std::shared_ptr<const Attachment> TurnAttachment(const std::shared_ptr<DeviceTur
 // this process may not use. Call it before the process binds itself to the compile cores.
 absl::StatusOr<FleetOptions> ChooseCores(FleetOptions options);
 
+// What the drivers of this machine have, as a child that ends then is told; where even asking fails,
+// a driver says so.
+std::vector<v1::Driver> ProbeDrivers(Supervisor& supervisor, const FleetOptions& options);
+
 // Starts them all and waits for their hellos. A GPU's runner gets the compile cores, for it waits
 // most of the time. Unavailable where workers don't start, or no device's runner does.
 absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& options);

@@ -165,16 +165,22 @@ TEST_F(SecurityTest, AnOpenListenerWantsProtection) {
 }
 
 TEST_F(SecurityTest, CheckConfigSaysAllThatIsWrongAndStartsNothing) {
-  WriteFile(Path("config"), "jobs: 0\nwhat: 1\n");
+  WriteFile(Path("config"), absl::StrCat("jobs: 0\nwhat: 1\nqueue: \"x\"\naudit_file: \"",
+                                         Path("none/audit"), "\"\ndevices: \"cpu:0,cuda:77\"\n"));
   const Ran wrong = RunProcess({kBeamd, "serve", "--config", Path("config"), "--check_config"});
   EXPECT_EQ(wrong.status, 2);
-  for (const char* fault : {"config:2:", "--jobs must be 1 to 64, not 0", "--store DIR"}) {
+  for (const char* fault :
+       {"config:2:", "config:3:", "--jobs must be 1 to 64, not 0", "--store DIR",
+        "--audit_file can't be appended to: ", "--devices: there is no cuda:77 here, but cpu:0"}) {
     EXPECT_THAT(wrong.err, HasSubstr(fault));
   }
-  WriteFile(Path("config"), absl::StrCat("store: \"", Path("store"), "\"\n"));
+  WriteFile(Path("config"),
+            absl::StrCat("store: \"", Path("store"), "\"\ndevices: \"cpu:0\"\naudit_file: \"",
+                         Path("audit"), "\"\n"));
   const Ran right = RunProcess({kBeamd, "serve", "--config", Path("config"), "--check_config"});
   EXPECT_EQ(right.status, 0) << right.err;
   EXPECT_NE(access(Path("store").c_str(), F_OK), 0);
+  EXPECT_NE(access(Path("audit").c_str(), F_OK), 0);
 }
 
 TEST_F(SecurityTest, TokensMayDoWhatTheirRolesMay) {

@@ -1,5 +1,7 @@
 #include "server/config/config_file.h"
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -10,6 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ConfigFileTest : public ::testing::Test {
  protected:
@@ -56,6 +59,41 @@ TEST_F(ConfigFileTest, NamesLinesAndValuesAtFault) {
   EXPECT_THAT(message, HasSubstr("beamd.textproto: --run_timeout can't be \"soon\""));
   EXPECT_THAT(std::string(ApplyConfig("f", "\nwidht: 2\n", line_).message()), HasSubstr("f:2: "));
   EXPECT_THAT(std::string(ApplyConfig("f", "jobs: \"two\"", line_).message()), HasSubstr("f:1: "));
+}
+
+TEST_F(ConfigFileTest, NamesEveryLineAtFaultAndSetsTheRest) {
+  const std::string message(ApplyConfig("f",
+                                        "widht: 2\n"
+                                        "jobs: \"two\"\n"
+                                        "store: /unquoted\n"
+                                        "ratio: 0.5\n"
+                                        "padto: perhaps\n"
+                                        "cores: [0,\n"
+                                        "  \"x\",\n"
+                                        "  2]\n"
+                                        "what { is: \"this\" }\n"
+                                        "run_timeout: \"soon\"\n"
+                                        "jobs: 7\n"
+                                        "ratio: 0.75\n"
+                                        "store: \"open\n",
+                                        line_)
+                                .message());
+  for (const char* fault : {"f:1: ", "f:2: ", "f:3: ", "f:5: ", "f:7: ", "f:9: ", "f:12: ",
+                            "f:13: ", "f: --run_timeout can't be \"soon\""}) {
+    EXPECT_THAT(message, HasSubstr(fault));
+  }
+  for (const char* well : {"f:4: ", "f:11: "}) EXPECT_THAT(message, Not(HasSubstr(well)));
+  EXPECT_EQ(jobs_, 7);
+  EXPECT_EQ(ratio_, 0.5);
+  EXPECT_THAT(cores_, ElementsAre(0, 2));
+}
+
+TEST_F(ConfigFileTest, EndsWithWhatIsNoConfigAtAll) {
+  std::string noise;
+  for (int i = 0; i < 5000; ++i) noise += "}{\n";
+  const std::string message(ApplyConfig("f", noise, line_).message());
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 99);
+  EXPECT_FALSE(ApplyConfig("f", std::string("\0\xff\n\0", 4), line_).ok());
 }
 
 TEST_F(ConfigFileTest, AnEmptyFileChangesNothing) {

@@ -40,12 +40,15 @@ TEST(ServeConfig, FlagsOverrideTheFile) {
 
 TEST(ServeConfig, NamesEveryFaultAtOnce) {
   const std::string path = Written("faults.textproto", "jobs: 0\nwhat: 1\n");
-  const std::string faults =
-      FaultsOf({"--config", path, "--widht=2", "--log_level=loud", "--graph_rank=33",
-                "--listen=nowhere", "--tls_cert=/nonexistent", "extra", "--timing_cores=100000"});
+  const std::string faults = FaultsOf(
+      {"--config", path, "--widht=2", "--log_level=loud", "--graph_rank=33",
+       "--devices=cpu:0,cuda:1,cpu:0", "--run_timeout=0s", "--weights==2", "--session_lease=2h",
+       "--listen=nowhere", "--tls_cert=/nonexistent", "extra", "--timing_cores=100000"});
   for (const char* fault :
        {"no flag --widht=2", "faults.textproto:2:", "serve wants --store", "--jobs must be",
-        "no log level loud", "--graph_rank must be 1 to 32, not 33", "--listen wants HOST:PORT",
+        "no log level loud", "--devices names cpu:0 twice", "--run_timeout must be above 0",
+        "--session_lease can't be above", "--weights wants NAME=WEIGHT",
+        "--graph_rank must be 1 to 32, not 33", "--listen wants HOST:PORT",
         "--tls_cert: can't read /nonexistent", "--tls_cert and --tls_key go together"}) {
     EXPECT_THAT(faults, HasSubstr(fault));
   }

@@ -1,0 +1,88 @@
+#include "server/preflight.h"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace beamd {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class PreflightTest : public ::testing::Test {
+ protected:
+  // A socket's path has room for 107 bytes, less than a test's own folder may take.
+  PreflightTest() { EXPECT_NE(mkdtemp(folder_.data()), nullptr); }
+  ~PreflightTest() override { std::filesystem::remove_all(folder_); }
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  static std::string FaultsOf(const ServeConfig& config) {
+    return absl::StrJoin(CheckFiles(config), "\n");
+  }
+
+  std::string folder_ = "/tmp/beamd-preflight-XXXXXX";
+};
+
+TEST_F(PreflightTest, MakesAndChangesNothing) {
+  std::ofstream(Path("audit")) << "a line\n";
+  ServeConfig config;
+  config.audit_file = Path("audit");
+  config.spans_file = Path("spans");
+  config.capture = Path("capture");
+  config.log_file = Path("logs/of/beamd/log");  // its folders are made
+  config.unix_socket = Path("socket");
+  config.store = Path("store");
+  EXPECT_THAT(CheckFiles(config), IsEmpty());
+  std::ifstream in(Path("audit"));
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "a line\n");
+  for (const auto& file : std::filesystem::directory_iterator(folder_)) {
+    EXPECT_EQ(file.path().filename(), "audit");
+  }
+}
+
+TEST_F(PreflightTest, NamesAllThatCantBeAppendedTo) {
+  std::ofstream(Path("file")) << "x";
+  ServeConfig config;
+  config.audit_file = folder_;
+  config.spans_file = Path("none/spans");
+  config.log_file = Path("file/log");
+  config.capture = "/proc/nothing-is-made-here";
+  config.unix_socket = Path("none/socket");
+  config.store = Path("file");
+  config.tls_cert = Path("file");
+  config.tls_key = Path("file");
+  const std::string faults = FaultsOf(config);
+  for (const char* fault :
+       {"--audit_file can't be appended to: ", "--spans_file can't be appended to: ",
+        "--log_file can't be appended to: ", "--unix_socket can't be made: ", "is no directory",
+        "TLS: ", "holds no PEM certificate"}) {
+    EXPECT_THAT(faults, HasSubstr(fault));
+  }
+}
+
+TEST_F(PreflightTest, KnowsPathsThatNoSocketCanHave) {
+  std::ofstream(Path("file")) << "x";
+  ServeConfig config;
+  config.unix_socket = Path("file");
+  EXPECT_THAT(FaultsOf(config), HasSubstr("is no socket"));
+  config.unix_socket = Path(std::string(200, 'x'));
+  EXPECT_THAT(FaultsOf(config), HasSubstr("over 107 bytes"));
+}
+
+TEST_F(PreflightTest, WaitsForNoReaderOfAPipe) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  ServeConfig config;
+  config.audit_file = Path("pipe");
+  EXPECT_THAT(CheckFiles(config), IsEmpty());
+}
+
+}  // namespace
+}  // namespace beamd
