@@ -35,6 +35,12 @@ std::string ShortName(absl::string_view name, absl::string_view prefix) {
   return text;
 }
 
+// " (no record)"; nothing where nobody said.
+std::string ReasonText(v1::MissReason reason) {
+  if (reason == v1::MISS_REASON_UNSPECIFIED) return "";
+  return absl::StrCat(" (", ShortName(v1::MissReason_Name(reason), "MISS_REASON_"), ")");
+}
+
 std::string MatchText(v1::Match match) { return ShortName(v1::Match_Name(match), "MATCH_"); }
 
 // What somebody else wrote, such that a terminal shows it and does nothing else.
@@ -185,9 +191,9 @@ void ProgressLine::Show(const v1::TuneEvent& event) {
   const v1::TuneAccepted& accepted = event.accepted();
   if (accepted.job().empty()) return;
   End();
-  std::fprintf(stderr, "%s: job %s on %s%s (%s)\n", name_.c_str(), accepted.job().c_str(),
+  std::fprintf(stderr, "%s: job %s on %s%s%s\n", name_.c_str(), accepted.job().c_str(),
                accepted.device().c_str(), accepted.joined() ? ", joined" : "",
-               ShortName(v1::MissReason_Name(accepted.miss()), "MISS_REASON_").c_str());
+               ReasonText(accepted.miss()).c_str());
 }
 
 void ProgressLine::ShowProgress(const v1::TuneProgress& progress) {
@@ -323,13 +329,16 @@ void PrintJob(const v1::Job& job, bool json) {
         .Number("resumes", job.resumes())
         .Number("queue_position", progress.queue_position())
         .Number("best_s", best_s)
+        .Text("mode", ShortName(v1::TuneMode_Name(job.mode()), "TUNE_MODE_"))
+        .Text("miss", ShortName(v1::MissReason_Name(job.miss()), "MISS_REASON_"))
         .Text("error", job.error())
         .Print();
   }
   const absl::Time created = absl::FromUnixSeconds(job.created().seconds());
-  std::printf("%s  %s  %-9s  %-8s  %s%s%s%s\n", job.id().c_str(),
+  std::printf("%s  %s  %-9s  %-8s  %s%s%s%s%s\n", job.id().c_str(),
               absl::FormatTime("%Y-%m-%d %H:%M:%S", created, absl::LocalTimeZone()).c_str(),
               state.c_str(), TimeText(best_s).c_str(), ForTerminal(job.principal()).c_str(),
+              ReasonText(job.miss()).c_str(),
               job.label().empty() ? "" : absl::StrCat("  ", ForTerminal(job.label())).c_str(),
               job.resumes() > 0 ? absl::StrCat(", resumed ", job.resumes(), " times").c_str() : "",
               job.error().empty() ? "" : absl::StrCat("  ", ForTerminal(job.error())).c_str());

@@ -85,6 +85,12 @@ v1::JobState ToProto(internal::StoredJob::State state) {
   }
 }
 
+// Jobs of older builds tell a refresh by their mode only.
+v1::MissReason MissOf(const internal::StoredJob& stored) {
+  const bool refresh = stored.request().mode() == v1::TUNE_MODE_REFRESH;
+  return refresh ? v1::MISS_REASON_REFRESH : stored.miss();
+}
+
 absl::string_view FailureName(uint32_t failure) {
   return failure < kFailureCount ? Name(static_cast<Failure>(failure)) : "unknown";
 }
@@ -397,8 +403,9 @@ absl::StatusOr<Tuner::Answer> Tuner::Tune(const v1::TuneRequest& request, const 
   answer.accepted.set_job(job->id());
   answer.watch = job->Watch(std::move(changed));
   if (!answer.accepted.joined()) {
-    BEAMD_ASSIGN_OR_RETURN(const bool durable,
-                           Accept(std::move(plan), request, caller, std::move(job)));
+    BEAMD_ASSIGN_OR_RETURN(
+        const bool durable,
+        Accept(std::move(plan), request, answer.accepted.miss(), caller, std::move(job)));
     answer.accepted.set_not_durable(!durable);
   }
   return answer;
@@ -540,8 +547,8 @@ absl::Status Tuner::CheckQuota(const std::string& principal) {
        .value = static_cast<int64_t>(used)});
 }
 
-absl::StatusOr<bool> Tuner::Accept(Plan plan, const v1::TuneRequest& request, const Caller& caller,
-                                   std::shared_ptr<Job> job) {
+absl::StatusOr<bool> Tuner::Accept(Plan plan, const v1::TuneRequest& request, v1::MissReason miss,
+                                   const Caller& caller, std::shared_ptr<Job> job) {
   BEAMD_RETURN_IF_ERROR(CheckQuota(caller.principal));
   if (const std::string why = parts_.quarantine(*plan.device); !why.empty()) {
     return WithDetail(absl::UnavailableError(absl::StrCat(plan.device->id, " is ", why,
@@ -560,6 +567,7 @@ absl::StatusOr<bool> Tuner::Accept(Plan plan, const v1::TuneRequest& request, co
   task->stored.set_device(task->plan.device->id);
   task->stored.set_trace(caller.trace);
   task->stored.set_principal(caller.principal);
+  task->stored.set_miss(miss);
   *task->stored.mutable_created() = Now();
   const bool durable = WriteJob({.job = task->stored});
   spdlog::info("job={} trace={} principal={} key={} device={} accepted durable={}", task->job->id(),
@@ -754,6 +762,9 @@ v1::Job Tuner::Describe(const internal::StoredJob& stored) const {
   *job.mutable_created() = stored.created();
   if (stored.has_ended()) *job.mutable_ended() = stored.ended();
   job.set_resumes(stored.resumes());
+  job.set_mode(stored.request().mode() == v1::TUNE_MODE_UNSPECIFIED ? v1::TUNE_MODE_TUNE
+                                                                    : stored.request().mode());
+  job.set_miss(MissOf(stored));
   job.set_error(stored.error());
   if (const std::optional<JobQueue::Entry> live = FindLive(stored.id())) {
     job.set_state(live->running ? v1::JOB_STATE_RUNNING : v1::JOB_STATE_QUEUED);
@@ -804,6 +815,7 @@ absl::StatusOr<Tuner::Answer> Tuner::WatchJob(const std::string& id,
   answer.accepted.set_device(stored.device());
   answer.accepted.set_trace_id(stored.trace());
   answer.accepted.set_joined(true);
+  answer.accepted.set_miss(MissOf(stored));
   if (live) {
     answer.watch = live->job->Watch(std::move(changed));
     return answer;

@@ -161,8 +161,9 @@ class Tuner {
   bool AnswerFromStore(const Plan& plan, Answer& answer) const;
   absl::Status CheckQuota(const std::string& principal) BEAMD_REQUIRES(mutex_);
   // Whether the job was written.
-  absl::StatusOr<bool> Accept(Plan plan, const v1::TuneRequest& request, const Caller& caller,
-                              std::shared_ptr<Job> job) BEAMD_REQUIRES(mutex_);
+  absl::StatusOr<bool> Accept(Plan plan, const v1::TuneRequest& request, v1::MissReason miss,
+                              const Caller& caller, std::shared_ptr<Job> job)
+      BEAMD_REQUIRES(mutex_);
   absl::Status Resume(internal::StoredJob stored);
   void Enqueue(std::shared_ptr<Task> task) BEAMD_REQUIRES(mutex_);
   void RunTask(Task& task);

@@ -260,8 +260,11 @@ TEST_F(TunerTest, ADetachedJobGoesOnAloneAndIsFoundByItsId) {
   EXPECT_TRUE(running.kept());
   EXPECT_EQ(running.watchers(), 0);
   EXPECT_EQ(running.progress().phase(), v1::PHASE_SEARCHING);
+  EXPECT_EQ(running.mode(), v1::TUNE_MODE_TUNE);
+  EXPECT_EQ(running.miss(), v1::MISS_REASON_NO_RECORD);
   const Tuner::Answer watched = *tuner_->WatchJob(answer.accepted.job(), [] {});
   EXPECT_EQ(watched.accepted.key(), answer.accepted.key());
+  EXPECT_EQ(watched.accepted.miss(), v1::MISS_REASON_NO_RECORD);
   released_ = true;
   const v1::TuneResult result = *End(watched.watch->job());
   // One that has ended tells its result.
@@ -505,6 +508,9 @@ TEST_F(TunerTest, RefreshSearchesAgainAndWritesTheNextGeneration) {
   const Tuner::Answer second = Tune(request);
   EXPECT_EQ(second.accepted.miss(), v1::MISS_REASON_REFRESH);
   ASSERT_NE(second.watch, nullptr);
+  EXPECT_EQ(tuner_->WatchJob(second.accepted.job(), [] {})->accepted.miss(),
+            v1::MISS_REASON_REFRESH);
+  EXPECT_EQ(tuner_->GetJob(second.accepted.job())->mode(), v1::TUNE_MODE_REFRESH);
   EXPECT_EQ(End(second.watch->job())->record().generation(), 2);
   EXPECT_TRUE(refresh_) << "the search doesn't know that it starts afresh";
 }
