@@ -16,16 +16,19 @@ bool SameArch(const v1::Environment& a, const v1::Environment& b) {
   return a.kind() == b.kind() && a.arch() == b.arch() && a.features() == b.features();
 }
 
+bool SameOptions(const v1::Record& record, const MatchQuery& query) {
+  return MessageDifferencer::Equals(record.search(), query.search);
+}
+
 // The level at which a record answers; MATCH_UNSPECIFIED: it doesn't.
 v1::Match LevelOf(const v1::Record& record, const MatchQuery& query) {
   const bool exact = record.key() == query.key.Hex();
   // What was measured elsewhere is as good as what was measured on another of its kind.
   if (exact) return record.imported() ? v1::MATCH_SAME_ARCH : v1::MATCH_STRICT;
   const v1::Environment& there = record.environment();
-  if (SameArch(there, query.environment) &&
-      MessageDifferencer::Equals(record.search(), query.search)) {
-    return v1::MATCH_SAME_ARCH;
-  }
+  const bool options = SameOptions(record, query) ||
+                       (query.other_options && record.search().noopt() == query.search.noopt());
+  if (SameArch(there, query.environment) && options) return v1::MATCH_SAME_ARCH;
   return there.kind() == query.environment.kind() ? v1::MATCH_ANY : v1::MATCH_UNSPECIFIED;
 }
 
@@ -49,9 +52,7 @@ std::optional<v1::MissReason> FirstDifference(const v1::Record& record, const Ma
       a.units() != b.units() || a.memory_bytes() != b.memory_bytes()) {
     return v1::MISS_REASON_DEVICE_CHANGED;
   }
-  if (!MessageDifferencer::Equals(record.search(), query.search)) {
-    return v1::MISS_REASON_OPTIONS_CHANGED;
-  }
+  if (!SameOptions(record, query)) return v1::MISS_REASON_OPTIONS_CHANGED;
   if (a.codegen_epoch() != b.codegen_epoch()) return v1::MISS_REASON_EPOCH_CHANGED;
   if (a.measurement_version() != b.measurement_version()) {
     return v1::MISS_REASON_MEASUREMENT_CHANGED;
@@ -78,8 +79,10 @@ MatchAnswer FindMatch(Store& store, const MatchQuery& query) {
   // The closest first, of equals the newest.
   std::sort(records.begin(), records.end(), [&](const v1::Record& a, const v1::Record& b) {
     // By what was written last: clocks are set back.
-    return std::make_tuple(LevelOf(a, query), b.sequence(), b.created().seconds()) <
-           std::make_tuple(LevelOf(b, query), a.sequence(), a.created().seconds());
+    return std::make_tuple(LevelOf(a, query), SameOptions(b, query), b.sequence(),
+                           b.created().seconds()) <
+           std::make_tuple(LevelOf(b, query), SameOptions(a, query), a.sequence(),
+                           a.created().seconds());
   });
   v1::MissReason why = v1::MISS_REASON_NO_RECORD;
   for (const v1::Record& record : records) {
@@ -88,7 +91,9 @@ MatchAnswer FindMatch(Store& store, const MatchQuery& query) {
       // The record that differs last tells best what to change.
       why = std::max(why, FirstDifference(record, query).value_or(v1::MISS_REASON_IMPORTED));
     } else if (!query.applies(FromWire(record.opts()))) {
-      return v1::MISS_REASON_NOT_APPLICABLE;
+      // What other options allowed needn't be allowed here.
+      if (SameOptions(record, query)) return v1::MISS_REASON_NOT_APPLICABLE;
+      why = std::max(why, v1::MISS_REASON_NOT_APPLICABLE);
     } else {
       v1::Hit hit;
       *hit.mutable_record() = record;

@@ -22,6 +22,9 @@ struct MatchQuery {
   v1::SearchOptions search;  // KeyOptions
   v1::Environment environment;
   v1::MatchPolicy policy = v1::MATCH_POLICY_STRICT;
+  // With MATCH_POLICY_SAME_ARCH, records that other search options found answer too, behind those
+  // that share them; not where just one of the two takes no opts.
+  bool other_options = false;
   // Whether an opt list is legal on this kernel here.
   std::function<bool(const std::vector<Opt>&)> applies;
 };

@@ -416,6 +416,7 @@ absl::StatusOr<Tuner::Answer> Tuner::TuneNow(Plan plan, const v1::TuneRequest& r
   // What the caller's policy would not serve may still be the best to be had at once.
   Answer close;
   plan.query.policy = std::max(request.match(), v1::MATCH_POLICY_SAME_ARCH);
+  plan.query.other_options = true;
   v1::TuneResult result;
   if (AnswerFromStore(plan, close)) {
     result = *std::move(close.result);

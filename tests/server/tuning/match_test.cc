@@ -112,6 +112,24 @@ TEST_F(FindMatchTest, SameArchSharesArchAndOptions) {
   EXPECT_EQ(Hit(v1::MATCH_POLICY_ANY).match(), v1::MATCH_SAME_ARCH);
 }
 
+TEST_F(FindMatchTest, OtherOptionsAnswerWhereThatIsAskedFor) {
+  PutChanged([](MatchQuery& q) { q.search.set_noopt(true); });
+  PutChanged([](MatchQuery& q) { q.search.set_width(9); }, 3);
+  EXPECT_EQ(Miss(v1::MATCH_POLICY_SAME_ARCH), v1::MISS_REASON_OPTIONS_CHANGED);
+  query_.other_options = true;
+  EXPECT_EQ(Miss(), v1::MISS_REASON_OPTIONS_CHANGED);
+  EXPECT_EQ(Hit(v1::MATCH_POLICY_SAME_ARCH).match(), v1::MATCH_SAME_ARCH);
+  EXPECT_EQ(Hit(v1::MATCH_POLICY_SAME_ARCH).record().best_s(), 3);
+  // Whoever shares them goes first, however old.
+  PutChanged([](MatchQuery& q) { q.environment.set_model("other"); }, 2);
+  PutChanged([](MatchQuery& q) { q.search.set_width(10); }, 4);
+  EXPECT_EQ(Hit(v1::MATCH_POLICY_SAME_ARCH).record().best_s(), 2);
+  query_.search.set_noopt(true);
+  query_.search.set_width(11);
+  Rekey(query_);
+  EXPECT_EQ(Hit(v1::MATCH_POLICY_SAME_ARCH).record().best_s(), 1);
+}
+
 TEST_F(FindMatchTest, AnySharesTheKind) {
   PutChanged([](MatchQuery& q) { q.environment.set_arch("sapphirerapids"); });
   EXPECT_EQ(Miss(v1::MATCH_POLICY_SAME_ARCH), v1::MISS_REASON_DEVICE_CHANGED);

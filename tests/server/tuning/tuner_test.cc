@@ -558,6 +558,21 @@ TEST_F(TunerTest, NowAnswersAtOnceAndTunesInTheBackground) {
   EXPECT_TRUE(exact.accepted.job().empty());
 }
 
+TEST_F(TunerTest, NowTakesARecordThatOtherOptionsFound) {
+  released_ = true;
+  const v1::TuneResult known = *End(Tune(Request()).watch->job());
+  released_ = false;
+  v1::TuneRequest request = Request();
+  request.set_mode(v1::TUNE_MODE_NOW);
+  request.mutable_search()->set_width(7);
+  const Tuner::Answer answer = Tune(request);
+  EXPECT_EQ(answer.result->match(), v1::MATCH_SAME_ARCH);
+  EXPECT_EQ(answer.result->record().key(), known.record().key());
+  // And tunes with those that were asked for.
+  EXPECT_NE(answer.accepted.key(), known.record().key());
+  EXPECT_FALSE(answer.accepted.job().empty());
+}
+
 TEST_F(TunerTest, NowAnswersWhereAQuotaForbidsTheSearch) {
   principal_jobs_ = 1;
   StartTuner();
