@@ -51,7 +51,7 @@ LIBRARIES = (
     ("CUDA", r"(cuda|cuda_.*|nvrtc|cupti.*)\.h$", r"devices/cuda/"),
     ("HIP", r"hip/|(hsa|amd_comgr)/", r"devices/hip/"),
     ("Prometheus", r"prometheus/|civetweb\.h$", r"server/metrics/"),
-    ("OpenSSL", r"openssl/", r"server/(services|sessions)/|client/thin/checksum\.cc$"),
+    ("OpenSSL", r"openssl/", r"server/(services|sessions)/|client/(thin/checksum|beamctl/port_probe)\.cc$"),
     ("seccomp", r"seccomp\.h$", r"server/workers/"),
     ("logging", r"spdlog/", r"(devices|server)/"),
     ("a mutex that TSan can't see", r"absl/synchronization/mutex\.h$", r"$"),
