@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <memory>
 
@@ -47,11 +48,11 @@ bool Await(int fd, short events, absl::Time until) {
 int Connected(const addrinfo& to, absl::Time until) {
   const int fd = socket(to.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
-  connect(fd, to.ai_addr, to.ai_addrlen);
+  const bool begun = connect(fd, to.ai_addr, to.ai_addrlen) == 0 || errno == EINPROGRESS;
   int error = 0;
   socklen_t size = sizeof(error);
-  if (Await(fd, POLLOUT, until) && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 &&
-      error == 0) {
+  if (begun && Await(fd, POLLOUT, until) &&
+      getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0) {
     return fd;
   }
   close(fd);
