@@ -538,5 +538,23 @@ TEST_F(FailingGpuTest, TransfersThatFailAreTold) {
   }
 }
 
+TEST(GpuExecutorDaemon, ImagesOutliveTheDaemon) {
+  const std::string store = FreshDirectory() + "/store";
+  for (int round = 0; round < 2; ++round) {
+    Daemon daemon("server/beamd", store, {"--devices=cuda:0,hip:0"});
+    for (const char* device : {"cuda:0", "hip:0"}) {
+      ExecutorClient client(daemon.address());
+      ASSERT_TRUE(client.Open(0, device));
+      const uint64_t x = client.Upload({4}, {1, 2, 3, 4});
+      const std::optional<v1::RunResponse> ran = client.Run(AddOne(x, 4));
+      ASSERT_TRUE(ran) << client.status().error_message();
+      EXPECT_EQ(ran->statistics().compiled(), round == 0 ? 1 : 0) << device;
+      EXPECT_THAT(client.Floats(ran->outputs(0).buffer().handle()), ElementsAre(2, 3, 4, 5));
+    }
+    daemon.Signal(SIGTERM);
+    EXPECT_EQ(daemon.Wait(), 0);
+  }
+}
+
 }  // namespace
 }  // namespace beamd
