@@ -7,9 +7,9 @@
 // "plan": a captured run of many tiny kernels; what remains of a call when an echo of the same bytes
 // and the kernels' own times are taken off, a kernel. "matmul": 256x256 f32 on resident buffers, over
 // an echo plus the kernel. "transfer": an upload and a download, over a plain gRPC stream of the same
-// messages. "train": a step of the MLP, with the server's gradients, over tinygrad's with TinyJit.
-// "killed": clients that hold memory and are killed. "small": small runs while another client
-// uploads, over the same alone.
+// messages, and as the client's library makes them, digest and all. "train": a step of the MLP, with
+// the server's gradients, over tinygrad's with TinyJit. "killed": clients that hold memory and are
+// killed. "small": small runs while another client uploads, over the same alone.
 //
 // The yardsticks' server is this program too, in a process of its own, on the cores that a daemon
 // serves on (the last one is for timing): calls are echoed; a stream is swallowed, or as many
@@ -38,6 +38,7 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "client/thin/session.h"
 #include "engine/base/crc32c.h"
 #include "engine/lazy/lazy_context.h"
 #include "engine/tensor/graph.h"
@@ -457,6 +458,29 @@ double Download(grpc::Channel& channel, const std::string& session, uint64_t han
   return Since(start);
 }
 
+std::string SomeContent(int64_t bytes) {
+  std::string content(static_cast<size_t>(bytes), '\0');
+  for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 7 + i / 255);
+  return content;
+}
+
+// Seconds of an upload and a download as programs make them: by the library, as it is set.
+std::pair<double, double> LibraryTransfer(thin::Session& session, const std::string& content) {
+  const Clock::time_point start = Clock::now();
+  absl::StatusOr<std::shared_ptr<thin::Buffer>> buffer =
+      session.Upload(content, v1::SCALAR_UINT8, {static_cast<int64_t>(content.size())});
+  if (!buffer.ok()) Die(buffer.status().ToString());
+  const double up = Since(start);
+  const Clock::time_point middle = Clock::now();
+  absl::StatusOr<std::string> back = session.Download(**buffer);
+  const double down = Since(middle);
+  if (!back.ok() || *back != content) Die("the library's transfer went wrong");
+  // Gone, so that the next one's content isn't there already.
+  *buffer = nullptr;
+  if (const absl::Status freed = session.FreeUnused(); !freed.ok()) Die(freed.ToString());
+  return {up, down};
+}
+
 void Transfer() {
   const int64_t bytes = absl::GetFlag(FLAGS_mb) * kMegabyte;
   const Daemon daemon({absl::StrCat("--session_mb=", 2 * absl::GetFlag(FLAGS_mb)),
@@ -466,7 +490,11 @@ void Transfer() {
   MustOpen(client);
   const std::shared_ptr<grpc::Channel> channel = Connect(daemon.process->address());
   const std::shared_ptr<grpc::Channel> plain = Connect(yardstick.address());
-  std::vector<double> up, down, plain_up, plain_down;
+  absl::StatusOr<std::unique_ptr<thin::Session>> library =
+      thin::Session::Open(daemon.process->address());
+  if (!library.ok()) Die(library.status().ToString());
+  const std::string content = SomeContent(bytes);
+  std::vector<double> up, down, plain_up, plain_down, library_up, library_down;
   PlainDownload(*plain, bytes);  // it makes its content
   for (int i = 0; i < 3; ++i) {
     const uint64_t handle = BeginUpload(client, bytes);
@@ -476,6 +504,9 @@ void Transfer() {
     plain_down.push_back(PlainDownload(*plain, bytes));
     down.push_back(Download(*channel, client.session(), handle));
     if (!client.Free({handle})) Die(client.status().error_message());
+    const auto [sent, received] = LibraryTransfer(**library, content);
+    library_up.push_back(sent);
+    library_down.push_back(received);
   }
   const auto rate = [&](const std::vector<double>& seconds) {
     return static_cast<double>(bytes) / Median(seconds) / 1e9;
@@ -483,9 +514,11 @@ void Transfer() {
   std::printf(
       "{\"figure\":\"transfer\",\"mb\":%d,\"upload_gb_s\":%.3f,\"plain_upload_gb_s\":%.3f,"
       "\"upload_ratio\":%.3f,\"download_gb_s\":%.3f,\"plain_download_gb_s\":%.3f,"
-      "\"download_ratio\":%.3f,\"bound\":0.5}\n",
+      "\"download_ratio\":%.3f,\"library_upload_ratio\":%.3f,\"library_download_ratio\":%.3f,"
+      "\"bound\":0.5}\n",
       absl::GetFlag(FLAGS_mb), rate(up), rate(plain_up), rate(up) / rate(plain_up), rate(down),
-      rate(plain_down), rate(down) / rate(plain_down));
+      rate(plain_down), rate(down) / rate(plain_down), rate(library_up) / rate(plain_up),
+      rate(library_down) / rate(plain_down));
 }
 
 // Of what peer_train.py prints: "jit 0.0034".
