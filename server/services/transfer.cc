@@ -16,10 +16,10 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
-#include "grpcpp/support/proto_buffer_reader.h"
 #include "proto/beamd/v1/executor.pb.h"
 #include "server/services/acted_on.h"
 #include "server/services/reply.h"
+#include "server/services/upload_chunk.h"
 
 namespace beamd {
 namespace {
@@ -32,60 +32,8 @@ constexpr int64_t kDownloadBytes = int64_t{256} << 10;
 // Of a session's id, in the audit; ours are shorter.
 constexpr size_t kIdShown = 64;
 
-absl::Status NoChunk() {
-  return InvalidArgument("the bytes are no beamd.v1.UploadChunk", {.reason = "MALFORMED"});
-}
-
 constexpr uint32_t TagOf(int field, WireFormatLite::WireType type) {
   return static_cast<uint32_t>(field) << 3 | static_cast<uint32_t>(type);
-}
-
-// Bytes of a field of `length` bytes, where they lie. False where the message ends before.
-bool TakeData(google::protobuf::io::CodedInputStream& input, UploadPiece& piece) {
-  uint32_t length = 0;
-  if (!input.ReadVarint32(&length)) return false;
-  piece.data.clear();
-  piece.size_bytes = length;
-  int64_t left = length;
-  while (left > 0) {
-    const void* bytes = nullptr;
-    int size = 0;
-    if (!input.GetDirectBufferPointer(&bytes, &size)) return false;
-    size = static_cast<int>(std::min<int64_t>(size, left));
-    piece.data.emplace_back(static_cast<const std::byte*>(bytes), static_cast<size_t>(size));
-    if (!input.Skip(size)) return false;
-    left -= size;
-  }
-  return true;
-}
-
-bool ParseFields(google::protobuf::io::CodedInputStream& input, UploadChunkView& chunk,
-                 std::optional<uint32_t>& unknown) {
-  uint64_t number = 0;
-  while (const uint32_t tag = input.ReadTag()) {
-    switch (tag) {
-      case TagOf(1, WireFormatLite::WIRETYPE_LENGTH_DELIMITED):
-        if (!WireFormatLite::ReadString(&input, &chunk.session)) return false;
-        break;
-      case TagOf(2, WireFormatLite::WIRETYPE_VARINT):
-        if (!input.ReadVarint64(&chunk.handle)) return false;
-        break;
-      case TagOf(3, WireFormatLite::WIRETYPE_VARINT):
-        if (!input.ReadVarint64(&number)) return false;
-        chunk.piece.offset = static_cast<int64_t>(number);
-        break;
-      case TagOf(4, WireFormatLite::WIRETYPE_LENGTH_DELIMITED):
-        if (!TakeData(input, chunk.piece)) return false;
-        break;
-      case TagOf(5, WireFormatLite::WIRETYPE_FIXED32):
-        if (!input.ReadLittleEndian32(&chunk.piece.crc32c)) return false;
-        break;
-      default:
-        unknown = tag >> 3;
-        if (!WireFormatLite::SkipField(&input, tag)) return false;
-    }
-  }
-  return input.ConsumedEntireMessage();
 }
 
 // Two messages: one is checked and written, a step at a time, while the other comes. A step runs
@@ -412,20 +360,6 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
 };
 
 }  // namespace
-
-absl::Status ParseUploadChunk(const grpc::ByteBuffer& bytes, UploadChunkView& chunk) {
-  grpc::ByteBuffer shared = bytes;
-  grpc::ProtoBufferReader reader(&shared);
-  if (!reader.status().ok()) return NoChunk();
-  google::protobuf::io::CodedInputStream input(&reader);
-  std::optional<uint32_t> unknown;
-  if (!ParseFields(input, chunk, unknown)) return NoChunk();
-  if (unknown) {
-    return InvalidArgument(absl::StrCat("a chunk has no field ", *unknown),
-                           {.reason = "UNKNOWN_FIELD", .value = static_cast<int64_t>(*unknown)});
-  }
-  return absl::OkStatus();
-}
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* StartUpload(SessionTable& sessions, Desk& desk,
                                                        grpc::CallbackServerContext* context,

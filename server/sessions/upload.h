@@ -3,23 +3,14 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/base/mutex.h"
 #include "server/sessions/content.h"
+#include "server/sessions/upload_piece.h"
 
 namespace beamd {
-
-// A piece of it, as it lies in a message.
-struct UploadPiece {
-  int64_t offset = 0;
-  std::vector<std::span<const std::byte>> data;
-  int64_t size_bytes = 0;
-  uint32_t crc32c = 0;
-};
 
 // How far one buffer's content is there. Thread-safe; one stream at a time brings it.
 class UploadState {

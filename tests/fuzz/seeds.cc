@@ -64,6 +64,15 @@ void WriteExecutorSeeds(const std::filesystem::path& root) {
   upload.add_shape(4);
   upload.set_sha256(std::string(32, 'd'));
   Write(root / "BeginUploadRequest" / "vector", upload.SerializeAsString());
+  // The size of a slice, then the chunk.
+  v1::UploadChunk chunk;
+  chunk.set_offset(4096);
+  chunk.set_data(std::string(300, 'x'));
+  chunk.set_crc32c(0xDEADBEEF);
+  Write(root / "upload_chunk" / "next", '\x10' + chunk.SerializeAsString());
+  chunk.set_session(session);
+  chunk.set_handle(7);
+  Write(root / "upload_chunk" / "first", '\xff' + chunk.SerializeAsString());
   v1::DownloadRequest download;
   download.set_session(session);
   download.set_handle(1);
