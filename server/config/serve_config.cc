@@ -142,6 +142,7 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
   faults.Range("sessions_mb", c.sessions_mb, 1, 1 << 30);
   faults.Range("chunk_kb", c.chunk_kb, 1, 1 << 20);
   faults.Range("shared_transfer_mb", c.shared_transfer_mb, 0, 1 << 20);
+  faults.Range("queued_graphs_mb", c.queued_graphs_mb, 1, 1 << 30);
   faults.Range("inline_kb", c.inline_kb, 0, 1 << 20);
   faults.Range("session_runs", c.session_runs, 1, 1 << 20);
   faults.Range("lookup_cache_mb", c.lookup_cache_mb, 0, 1 << 20);
@@ -259,6 +260,8 @@ CommandLine ServeCommandLine(ServeConfig& config) {
   line.Add("session_runs", &config.session_runs, "runs of a session that may wait");
   line.Add("session_lease", &config.session_lease,
            "how long a session outlives its last call, unless it asks for another time");
+  line.Add("queued_graphs_mb", &config.queued_graphs_mb,
+           "memory of the graphs of all runs that haven't ended");
   line.Add("session_longest_lease", &config.session_longest_lease, "the most that it may ask for");
   line.Add("session_run_timeout", &config.session_run_timeout, "of one run's kernels");
   line.Add("session_plan_timeout", &config.session_plan_timeout,
@@ -335,6 +338,7 @@ SessionLimits SessionLimitsOf(const ServeConfig& config) {
   limits.lease = config.session_lease;
   limits.longest_lease = config.session_longest_lease;
   limits.run_time = config.session_run_timeout;
+  limits.queued_bytes = config.queued_graphs_mb * kMegabyte;
   limits.plan_time = config.session_plan_timeout;
   return limits;
 }

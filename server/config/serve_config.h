@@ -60,6 +60,7 @@ struct ServeConfig {
   int64_t inline_kb = 4096;
   int64_t shared_transfer_mb = 32;
   int64_t session_runs = 256;
+  int64_t queued_graphs_mb = 1024;
   absl::Duration session_lease = absl::Minutes(1);
   absl::Duration session_longest_lease = absl::Hours(1);
   absl::Duration session_run_timeout = absl::Seconds(60);

@@ -234,7 +234,10 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
 
  private:
   DownloadReactor(SessionTable& sessions, Desk& desk, grpc::CallbackServerContext* context)
-      : sessions_(sessions), desk_(desk), visit_(desk.EnterStream(*context, "Executor.Download")) {}
+      : sessions_(sessions),
+        desk_(desk),
+        context_(context),
+        visit_(desk.EnterStream(*context, "Executor.Download")) {}
 
   void Open(const grpc::ByteBuffer& bytes) {
     const absl::Status& admitted = visit_.admitted;
@@ -269,6 +272,9 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
                       .limit = static_cast<int64_t>(size),
                       .value = static_cast<int64_t>(request.offset())}));
     }
+    // What a client doesn't take holds memory that is the session's.
+    joined_ = session_->Join([this] { context_->TryCancel(); });
+    if (joined_ == 0) return End(absl::CancelledError("the session has ended"));
     snapshot_ = std::move(snapshot);
     offset_ = static_cast<int64_t>(request.offset());
     end_ = request.bytes() == 0 ? static_cast<int64_t>(size)
@@ -285,7 +291,7 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
       gone = gone_;
       drained = at_end_ && !made_ && !writing_;
     }
-    if (gone) return End(absl::CancelledError("the client is gone"));
+    if (gone) return End(absl::CancelledError("the client or the session is gone"));
     if (drained) return End(absl::OkStatus());
     session_->Touch(SteadyNow());
     const int64_t size = std::min(kDownloadBytes, end_ - offset_);
@@ -333,6 +339,7 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
       MutexLock lock(mutex_);
       ended_ = true;
     }
+    if (joined_ != 0) session_->Quit(joined_);
     desk_.Leave(visit_, status);
     snapshot_ = {};
     Finish(ToGrpcStatus(status));
@@ -340,10 +347,12 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
 
   SessionTable& sessions_;
   Desk& desk_;
+  grpc::CallbackServerContext* const context_;
   Visit visit_;
   std::shared_ptr<DownloadReactor> self_;
   // Of the steps.
   std::shared_ptr<Session> session_;
+  uint64_t joined_ = 0;
   BufferSnapshot snapshot_;
   int64_t offset_ = 0, end_ = 0;
   bool first_ = true;

@@ -63,7 +63,11 @@ absl::StatusOr<GraphUse> ReadGraphUse(v1::Graph graph, int64_t max_nodes) {
     const uint64_t next = use.inputs.size() + empty_of.size();
     buffer.set_id(empty_of.try_emplace(buffer.id(), next).first->second);
   }
-  use.structure = HashBytes(graph.SerializeAsString());
+  const std::string bytes = graph.SerializeAsString();
+  // A number is a byte there at least, and eight here; a node is a message.
+  constexpr int64_t kNode = 256;
+  use.size_bytes = kNode * graph.nodes_size() + 8 * static_cast<int64_t>(bytes.size());
+  use.structure = HashBytes(bytes);
   use.graph = std::move(graph);
   return use;
 }

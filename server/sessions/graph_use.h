@@ -34,6 +34,8 @@ struct GraphUse {
   // Of `graph`: graphs of one structure, whatever their handles, have one. Clients that write the
   // same graph in another order have another.
   Digest structure;
+  // About what the graph takes in memory.
+  int64_t size_bytes = 0;
 };
 
 // InvalidArgument naming a node: a handle whose BUFFERs differ; ResourceExhausted where the graph

@@ -209,6 +209,12 @@ int64_t Session::Close() {
   for (const auto& [handle, buffer] : buffers) {
     if (buffer->upload != nullptr) buffer->upload->End();
   }
+  {
+    MutexLock lock(joined_mutex_);
+    ended_ = true;
+    for (const auto& [joined, end] : joined_) end();
+    joined_.clear();
+  }
   // Ends what runs; its end ends what waits.
   if (pool) host_.supervisor->ClosePool(*pool);
   return bytes;
@@ -399,6 +405,18 @@ void Session::Read(uint64_t handle, ReadDone done) {
   if (first) Advance(fetch);
 }
 
+uint64_t Session::Join(std::function<void()> end) {
+  MutexLock lock(joined_mutex_);
+  if (ended_) return 0;
+  joined_[++last_joined_] = std::move(end);
+  return last_joined_;
+}
+
+void Session::Quit(uint64_t joined) {
+  MutexLock lock(joined_mutex_);
+  joined_.erase(joined);
+}
+
 absl::StatusOr<int64_t> Session::Free(std::span<const uint64_t> handles) {
   std::vector<BufferPtr> freed;  // goes without the lock
   MutexLock lock(mutex_);
@@ -435,6 +453,12 @@ absl::Status Session::Admit(const TaskPtr& task) {
         {.reason = "QUEUED_RUNS",
          .limit = host_.limits.queued_runs,
          .value = static_cast<int64_t>(queue_.size()) + 1});
+  }
+  if (const int64_t bytes = host_.queued_bytes.load() + task->use.size_bytes;
+      bytes > host_.limits.queued_bytes) {
+    return WithDetail(
+        absl::ResourceExhaustedError("the graphs of runs that wait take too much memory"),
+        {.reason = "QUEUED_BYTES", .limit = host_.limits.queued_bytes, .value = bytes});
   }
   absl::flat_hash_map<uint64_t, uint64_t> places;
   for (const GraphInput& input : task->use.inputs) {
@@ -533,6 +557,7 @@ void Session::Run(v1::RunRequest request, const Caller& caller, std::function<bo
     if (status.ok()) {
       for (const uint64_t place : task->gradients) key.Add(place);
       task->key = key.Finish();
+      host_.queued_bytes.fetch_add(task->use.size_bytes);
       first = Enqueue(task);
     }
   }
@@ -1056,6 +1081,7 @@ void Session::Finish(const TaskPtr& task, absl::StatusOr<v1::RunResponse> answer
     MutexLock lock(mutex_);
     used_ = SteadyNow();
     if (task->fetched == nullptr) host_.pace->Ran(this, used_);
+    host_.queued_bytes.fetch_sub(task->use.size_bytes);
     task->memories.clear();
     for (const BufferPtr& buffer : task->inputs) {
       if (buffer->writer.lock() == task) buffer->writer.reset();

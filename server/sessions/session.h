@@ -53,6 +53,8 @@ struct SessionLimits {
   int64_t shared_transfer_bytes = int64_t{32} << 20;
   int64_t inline_bytes = int64_t{4} << 20;
   int64_t queued_runs = 256;  // of one session
+  // About what the graphs of all sessions' runs take that have not ended.
+  int64_t queued_bytes = int64_t{1} << 30;
   // Memory of freed buffers that a session keeps for its next ones, as long as it is busy.
   int64_t spare_bytes = int64_t{64} << 20;
   int64_t graph_nodes = 20000;
@@ -106,6 +108,7 @@ struct SessionHost {
   Executor* executor = nullptr;
   // Runs that have not ended.
   std::atomic<int64_t> pending{0};
+  std::atomic<int64_t> queued_bytes{0};
   // Of the runners: argv without the device, and where they compile.
   std::vector<std::string> runner_args;
   std::vector<int> compile_cores;
@@ -162,6 +165,11 @@ class Session : public std::enable_shared_from_this<Session> {
   absl::Duration PauseAfter(int64_t bytes) const;
   // `done` is called at once, or when the last run that writes it has ended.
   void Read(uint64_t handle, ReadDone done);
+  // `end` is called where the session ends before Quit: whoever still holds what it read must let it
+  // go. It must neither block nor call the session. 0 where it has ended.
+  uint64_t Join(std::function<void()> end);
+  // Afterwards `end` isn't called and doesn't run any more.
+  void Quit(uint64_t joined);
   // All or none: NotFound naming a handle that isn't there.
   absl::StatusOr<int64_t> Free(std::span<const uint64_t> handles);
 
@@ -244,6 +252,11 @@ class Session : public std::enable_shared_from_this<Session> {
   std::map<Digest, std::shared_ptr<Plan>> plans_ BEAMD_GUARDED_BY(mutex_);
   uint64_t plan_uses_ BEAMD_GUARDED_BY(mutex_) = 0;
   std::deque<TaskPtr> queue_ BEAMD_GUARDED_BY(mutex_);  // the first one runs
+
+  Mutex joined_mutex_;
+  bool ended_ BEAMD_GUARDED_BY(joined_mutex_) = false;
+  uint64_t last_joined_ BEAMD_GUARDED_BY(joined_mutex_) = 0;
+  std::map<uint64_t, std::function<void()>> joined_ BEAMD_GUARDED_BY(joined_mutex_);
 };
 
 }  // namespace beamd
