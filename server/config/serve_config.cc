@@ -143,6 +143,7 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
   faults.Range("chunk_kb", c.chunk_kb, 1, 1 << 20);
   faults.Range("shared_transfer_mb", c.shared_transfer_mb, 0, 1 << 20);
   faults.Range("queued_graphs_mb", c.queued_graphs_mb, 1, 1 << 30);
+  faults.Range("images_mb", c.images_mb, 0, 1 << 30);
   faults.Range("inline_kb", c.inline_kb, 0, 1 << 20);
   faults.Range("session_runs", c.session_runs, 1, 1 << 20);
   faults.Range("lookup_cache_mb", c.lookup_cache_mb, 0, 1 << 20);
@@ -266,6 +267,8 @@ CommandLine ServeCommandLine(ServeConfig& config) {
   line.Add("session_run_timeout", &config.session_run_timeout, "of one run's kernels");
   line.Add("session_plan_timeout", &config.session_plan_timeout,
            "of scheduling a run, and of compiling it");
+  line.Add("images_mb", &config.images_mb,
+           "compiled kernels of sessions that the store keeps; 0: none");
   line.Add("lookup_cache_mb", &config.lookup_cache_mb,
            "memory for answers to look-ups that are asked again; 0: none");
   line.Add("jobs", &config.jobs, "searches that run at once; others queue");

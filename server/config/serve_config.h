@@ -66,6 +66,7 @@ struct ServeConfig {
   absl::Duration session_run_timeout = absl::Seconds(60);
   absl::Duration session_plan_timeout = absl::Seconds(120);
 
+  int64_t images_mb = 512;
   int64_t lookup_cache_mb = 64;
   int64_t jobs = 2;
   int64_t interactive_jobs = 1;

@@ -18,6 +18,7 @@
 #include "rocksdb/utilities/checkpoint.h"
 #include "rocksdb/write_batch.h"
 #include "server/store/database.h"
+#include "server/store/image_shelf.h"
 #include "server/store/stored_value.h"
 #include "spdlog/spdlog.h"
 
@@ -35,6 +36,7 @@ constexpr char kOpenJob = 'o';
 constexpr char kCandidate = 'c';
 constexpr char kUsage = 'u';
 constexpr char kImage = 'i';
+constexpr char kImageUse = 'x';
 
 // Of the keys that a repair lost so many are named in the log.
 constexpr int64_t kLostTold = 100;
@@ -95,17 +97,32 @@ absl::StatusOr<std::vector<StoreEntry>> DropTimes(StoreEntry entry) {
   return std::vector<StoreEntry>{std::move(entry)};
 }
 
+// To schema 3: of images it is known when they were used. Those that it isn't of are compiled again.
+absl::StatusOr<std::vector<StoreEntry>> DropImages(StoreEntry entry) {
+  if (entry.key[0] == kImage) return std::vector<StoreEntry>{};
+  return std::vector<StoreEntry>{std::move(entry)};
+}
+
+// False where `bytes` aren't a digest's.
+bool ToDigest(absl::string_view bytes, Digest& digest) {
+  if (bytes.size() != digest.bytes.size()) return false;
+  std::copy(bytes.begin(), bytes.end(), digest.bytes.begin());
+  return true;
+}
+
 }  // namespace
 
 const std::vector<StoreMigration>& StoreMigrations() {
-  static const std::vector<StoreMigration> migrations = {DropTimes};
+  static const std::vector<StoreMigration> migrations = {DropTimes, DropImages};
   return migrations;
 }
 
 class Store::Impl {
  public:
-  Impl(std::string directory, std::vector<StoreMigration> migrations)
-      : directory_(std::move(directory)), migrations_(std::move(migrations)) {}
+  Impl(std::string directory, const StoreOptions& options)
+      : directory_(std::move(directory)),
+        migrations_(options.migrations),
+        image_bytes_(options.image_bytes) {}
 
   absl::Status Open(const StoreOptions& options) {
     BEAMD_ASSIGN_OR_RETURN(
@@ -138,6 +155,7 @@ class Store::Impl {
     db_ = &db;
     BEAMD_RETURN_IF_ERROR(Migrate(migrations_));
     BEAMD_RETURN_IF_ERROR(LoadSequence());
+    BEAMD_RETURN_IF_ERROR(LoadImages(repaired));
     return repaired ? TakeStock() : absl::OkStatus();
   }
 
@@ -372,6 +390,35 @@ class Store::Impl {
     return Wrote(db_->Put({}, key, value));
   }
 
+  // The longest unused make room; what is past the bound alone isn't kept.
+  absl::Status PutImage(const Digest& image, const std::string& value) {
+    const std::string key = Key(kImage, Bytes(image));
+    const auto bytes = static_cast<int64_t>(key.size() + value.size());
+    if (bytes > image_bytes_) return absl::OkStatus();
+    MutexLock lock(images_);
+    rocksdb::WriteBatch batch;
+    batch.Put(key, value);
+    const uint64_t use = NoteUse({.image = image, .bytes = bytes}, batch);
+    const std::optional<uint64_t> before = shelf_.UseOf(image);
+    const int64_t replaced = before ? shelf_.entries().at(*before).bytes : 0;
+    const std::vector<Digest> gone = MakeRoom(shelf_.bytes() - replaced + bytes, image, batch);
+    BEAMD_RETURN_IF_ERROR(Wrote(db_->Write({}, &batch)));
+    for (const Digest& old : gone) shelf_.Remove(old);
+    shelf_.Add(use, {.image = image, .bytes = bytes});
+    return absl::OkStatus();
+  }
+
+  // It is used now. What can't be written down costs it some of its time here.
+  void TouchImage(const Digest& image) {
+    MutexLock lock(images_);
+    const std::optional<uint64_t> before = shelf_.UseOf(image);
+    if (!before || !shelf_.IsOld(*before)) return;
+    const ImageShelf::Entry entry = shelf_.entries().at(*before);
+    rocksdb::WriteBatch batch;
+    const uint64_t use = NoteUse(entry, batch);
+    if (Wrote(db_->Write({}, &batch)).ok()) shelf_.Add(use, entry);
+  }
+
   template <typename Message>
   absl::StatusOr<std::optional<Message>> Find(const std::string& key) {
     BEAMD_ASSIGN_OR_RETURN(const std::optional<std::string> value, Get(key));
@@ -380,6 +427,67 @@ class Store::Impl {
   }
 
  private:
+  // Its use from now on, in the place of the one before.
+  uint64_t NoteUse(const ImageShelf::Entry& entry, rocksdb::WriteBatch& batch)
+      BEAMD_REQUIRES(images_) {
+    if (const std::optional<uint64_t> before = shelf_.UseOf(entry.image)) {
+      batch.Delete(Key(kImageUse, BigEndian(*before)));
+    }
+    const uint64_t use = shelf_.next_use();
+    internal::StoredImageUse stored;
+    stored.set_image(std::string(Bytes(entry.image)));
+    stored.set_bytes(entry.bytes);
+    batch.Put(Key(kImageUse, BigEndian(use)), Encode(stored));
+    return use;
+  }
+
+  // Which images go so that `held` bytes become few enough; not `kept`.
+  std::vector<Digest> MakeRoom(int64_t held, const std::optional<Digest>& kept,
+                               rocksdb::WriteBatch& batch) BEAMD_REQUIRES(images_) {
+    std::vector<Digest> gone;
+    for (const auto& [use, entry] : shelf_.entries()) {
+      if (held <= image_bytes_) break;
+      if (entry.image == kept) continue;
+      batch.Delete(Key(kImageUse, BigEndian(use)));
+      batch.Delete(Key(kImage, Bytes(entry.image)));
+      held -= entry.bytes;
+      gone.push_back(entry.image);
+    }
+    return gone;
+  }
+
+  // What there is; after a repair also of images whose use was lost.
+  absl::Status LoadImages(bool repaired) {
+    MutexLock lock(images_);
+    shelf_.Clear();
+    BEAMD_RETURN_IF_ERROR(
+        Scan(std::string(1, kImageUse), [&](absl::string_view key, absl::string_view value) {
+          const auto stored = Decode<internal::StoredImageUse>(value);
+          ImageShelf::Entry entry;
+          if (stored.ok() && key.size() == 9 && ToDigest(stored->image(), entry.image)) {
+            entry.bytes = stored->bytes();
+            shelf_.Add(FromBigEndian(key.substr(1)), entry);
+          }
+          return absl::OkStatus();
+        }));
+    rocksdb::WriteBatch batch;
+    if (repaired) {
+      BEAMD_RETURN_IF_ERROR(
+          Scan(std::string(1, kImage), [&](absl::string_view key, absl::string_view value) {
+            ImageShelf::Entry entry{.bytes = static_cast<int64_t>(key.size() + value.size())};
+            if (!ToDigest(key.substr(1), entry.image) || shelf_.UseOf(entry.image)) {
+              return absl::OkStatus();
+            }
+            shelf_.Add(NoteUse(entry, batch), entry);
+            return absl::OkStatus();
+          }));
+    }
+    for (const Digest& old : MakeRoom(shelf_.bytes(), std::nullopt, batch)) shelf_.Remove(old);
+    // A store that can only be read now makes room later.
+    if (batch.Count() > 0) ToStatus(db_->Write({}, &batch)).IgnoreError();
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<std::optional<std::string>> Get(const std::string& key) {
     std::string value;
     const rocksdb::Status status = Fetch(key, value);
@@ -399,8 +507,7 @@ class Store::Impl {
 
   absl::Status AppendNewest(absl::string_view key_bytes, std::vector<v1::Record>& records) {
     Digest key;
-    if (key_bytes.size() != key.bytes.size()) return absl::DataLossError("store: a key too short");
-    std::copy(key_bytes.begin(), key_bytes.end(), key.bytes.begin());
+    if (!ToDigest(key_bytes, key)) return absl::DataLossError("store: a key too short");
     absl::StatusOr<std::optional<v1::Record>> record = FindRecord(key, 0);
     if (!record.ok()) {
       return PassOver(record.status(), key_bytes) ? absl::OkStatus() : record.status();
@@ -482,10 +589,13 @@ class Store::Impl {
   StoreObserver observer_;
   const std::string directory_;
   const std::vector<StoreMigration> migrations_;
+  const int64_t image_bytes_;
   rocksdb::DB* db_ = nullptr;  // the database's; changes where no call is Used
   std::unique_ptr<Database> database_;
   Mutex generations_;  // held from reading the newest generation to writing the next
   std::atomic<uint64_t> sequence_ = 0;
+  Mutex images_;  // held from choosing what goes to its being gone
+  ImageShelf shelf_ BEAMD_GUARDED_BY(images_);
 };
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory,
@@ -496,7 +606,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory,
     return absl::FailedPreconditionError(
         absl::StrCat("store ", directory, " can't be made: ", error.message()));
   }
-  auto impl = std::make_unique<Impl>(directory, options.migrations);
+  auto impl = std::make_unique<Impl>(directory, options);
   BEAMD_RETURN_IF_ERROR(impl->Open(options));
   return std::unique_ptr<Store>(new Store(std::move(impl)));
 }
@@ -530,7 +640,7 @@ absl::Status Store::PutImage(const Digest& key, const std::string& image) {
   internal::StoredImage stored;
   stored.set_image(image);
   stored.set_digest(std::string(Bytes(HashBytes(image))));
-  return impl_->Used([&] { return impl_->Put(Key(kImage, Bytes(key)), Encode(stored)); });
+  return impl_->Used([&] { return impl_->PutImage(key, Encode(stored)); });
 }
 absl::StatusOr<std::optional<std::string>> Store::FindImage(const Digest& key) {
   absl::StatusOr<std::optional<internal::StoredImage>> stored =
@@ -539,6 +649,10 @@ absl::StatusOr<std::optional<std::string>> Store::FindImage(const Digest& key) {
   if (!stored.ok()) return stored.status();
   if (!*stored) return std::nullopt;
   if ((*stored)->digest() != Bytes(HashBytes((*stored)->image()))) return std::nullopt;
+  BEAMD_RETURN_IF_ERROR(impl_->Used([&] {
+    impl_->TouchImage(key);
+    return absl::OkStatus();
+  }));
   return std::move(*(*stored)->mutable_image());
 }
 

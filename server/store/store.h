@@ -41,6 +41,8 @@ using StoreObserver = std::function<void(absl::string_view operation, absl::Dura
 
 struct StoreOptions {
   std::vector<StoreMigration> migrations = StoreMigrations();
+  // That images may come to; the longest unused go.
+  int64_t image_bytes = int64_t{512} << 20;
   // What files are reached through; null: the system's. Outlives the store.
   rocksdb::Env* env = nullptr;
   // How long after a failure, and after each try to mend it, the next try comes.
@@ -106,8 +108,8 @@ class Store {
   absl::StatusOr<std::vector<internal::StoredCandidate>> CandidatesOf(const std::string& job);
   absl::Status DropCandidates(const std::string& job);
 
-  // Machine code by what shaped it (server/sessions). Not synced: a lost one costs one more
-  // compile.
+  // Machine code by what shaped it (server/sessions), as much of it as StoreOptions::image_bytes.
+  // Not synced: a lost one costs one more compile.
   absl::Status PutImage(const Digest& key, const std::string& image);
   // nullopt too where it was damaged: it is written anew.
   absl::StatusOr<std::optional<std::string>> FindImage(const Digest& key);

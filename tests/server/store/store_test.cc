@@ -47,9 +47,9 @@ class StoreTest : public ::testing::Test {
     std::filesystem::remove_all(directory_);
     Reopen();
   }
-  void Reopen() {
+  void Reopen(const StoreOptions& options = {}) {
     store_.reset();
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory_);
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory_, options);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -235,6 +235,59 @@ TEST_F(StoreTest, SchemaOnesTimesGoAndItsFailuresStay) {
   EXPECT_FALSE(*store_->FindTiming(Named("timed")));
 }
 
+TEST_F(StoreTest, KeepsTheImagesThatWereUsedLastAndNoRecordGoes) {
+  constexpr int64_t kBound = 95 << 10;  // ten of them
+  Reopen({.image_bytes = kBound});
+  ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("a"), Named("k")), SomeGraph()).ok());
+  const std::string image(9 << 10, 'x');
+  const auto name = [](int i) { return Named(absl::StrCat("image ", i)); };
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(store_->PutImage(name(i), image).ok());
+  // The first is wanted all the time, the others never again.
+  for (int i = 10; i < 100; ++i) {
+    EXPECT_EQ(*store_->FindImage(name(0)), image) << i;
+    ASSERT_TRUE(store_->PutImage(name(i), absl::StrCat(image, i)).ok());
+  }
+  const auto held = [&] {
+    std::vector<int> there;
+    for (int i = 0; i < 100; ++i) {
+      if (*store_->FindImage(name(i))) there.push_back(i);
+    }
+    return there;
+  };
+  EXPECT_THAT(held(), ElementsAre(0, 91, 92, 93, 94, 95, 96, 97, 98, 99));
+  // One that comes again is counted once, and one past the bound isn't kept.
+  ASSERT_TRUE(store_->PutImage(name(91), image).ok());
+  ASSERT_TRUE(store_->PutImage(name(1), std::string(kBound, 'y')).ok());
+  EXPECT_THAT(held(), ElementsAre(0, 91, 92, 93, 94, 95, 96, 97, 98, 99));
+  // A restart knows the same.
+  Reopen({.image_bytes = kBound});
+  ASSERT_TRUE(store_->PutImage(name(2), image).ok());
+  EXPECT_EQ(held().size(), 10);
+  EXPECT_TRUE(*store_->FindImage(name(2)));
+  Reopen({.image_bytes = kBound / 2});
+  EXPECT_EQ(held().size(), 5);
+  EXPECT_TRUE(*store_->FindImage(name(2)));
+  Reopen({.image_bytes = 0});
+  ASSERT_TRUE(store_->PutImage(name(3), image).ok());
+  EXPECT_TRUE(held().empty());
+  EXPECT_TRUE(*store_->FindRecord(Named("a")));
+  EXPECT_TRUE(*store_->FindGraph(Named("k")));
+}
+
+TEST_F(StoreTest, SchemaTwosImagesGo) {
+  ASSERT_TRUE(store_->PutImage(Named("old"), "code").ok());
+  store_.reset();
+  rocksdb::DB* opened = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open({}, directory_, &opened).ok());
+  std::unique_ptr<rocksdb::DB> db(opened);
+  ASSERT_TRUE(db->Put({}, "mschema", "2").ok());
+  db.reset();
+  Reopen();
+  EXPECT_FALSE(*store_->FindImage(Named("old")));
+  ASSERT_TRUE(store_->PutImage(Named("old"), "code").ok());
+  EXPECT_EQ(*store_->FindImage(Named("old")), "code");
+}
+
 TEST_F(StoreTest, KnowsWhichJobsWereNotEnded) {
   for (const char* id : {"1", "2", "3"}) {
     internal::StoredJob job;
@@ -270,7 +323,7 @@ TEST_F(StoreTest, MigratesAnOlderSchemaAndRefusesANewerOne) {
   ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("a"), Named("k")), SomeGraph()).ok());
   ASSERT_TRUE(store_->PutTiming(Named("t"), {}).ok());
   store_.reset();
-  // To schema 3: records get a label. To schema 4: timings go.
+  // Then records get a label, then timings go.
   std::vector<StoreMigration> migrations = StoreMigrations();
   migrations.emplace_back([](StoreEntry entry) -> absl::StatusOr<std::vector<StoreEntry>> {
     if (entry.key[0] != 'r') return std::vector<StoreEntry>{entry};
@@ -293,7 +346,8 @@ TEST_F(StoreTest, MigratesAnOlderSchemaAndRefusesANewerOne) {
   }
   const absl::Status status = Store::Open(directory_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("schema 4"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat("schema ", migrations.size() + 1)));
 }
 
 TEST_F(StoreTest, AMigrationThatFailsChangesNothing) {
