@@ -118,7 +118,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     Wake();
   }
 
-  absl::Status Take(const grpc::ByteBuffer& bytes) {
+  absl::Status Take(grpc::ByteBuffer& bytes) {
     UploadChunkView chunk;
     BEAMD_RETURN_IF_ERROR(ParseUploadChunk(bytes, chunk));
     if (session_ == nullptr) {

@@ -73,9 +73,9 @@ bool ParseFields(google::protobuf::io::CodedInputStream& input, UploadChunkView&
 
 }  // namespace
 
-absl::Status ParseUploadChunk(const grpc::ByteBuffer& bytes, UploadChunkView& chunk) {
-  grpc::ByteBuffer shared = bytes;
-  grpc::ProtoBufferReader reader(&shared);
+absl::Status ParseUploadChunk(grpc::ByteBuffer& bytes, UploadChunkView& chunk) {
+  // Not a copy of it: that shares large slices, and has small ones for itself.
+  grpc::ProtoBufferReader reader(&bytes);
   if (!reader.status().ok()) return NoChunk();
   google::protobuf::io::CodedInputStream input(&reader);
   std::optional<uint32_t> unknown;

@@ -17,6 +17,6 @@ struct UploadChunkView {
   UploadPiece piece;
 };
 // InvalidArgument where the bytes are no UploadChunk, or hold what this build doesn't know.
-absl::Status ParseUploadChunk(const grpc::ByteBuffer& bytes, UploadChunkView& chunk);
+absl::Status ParseUploadChunk(grpc::ByteBuffer& bytes, UploadChunkView& chunk);
 
 }  // namespace beamd

@@ -45,7 +45,7 @@ void CheckSame(const UploadChunkView& ours, const v1::UploadChunk& theirs) {
 void Take(const std::string& bytes, size_t slice) {
   v1::UploadChunk theirs;
   const bool parsed = theirs.ParseFromString(bytes);
-  const grpc::ByteBuffer cut = Cut(bytes, slice);
+  grpc::ByteBuffer cut = Cut(bytes, slice);
   UploadChunkView ours;
   if (ParseUploadChunk(cut, ours).ok()) {
     Data(ours.piece);
@@ -56,7 +56,7 @@ void Take(const std::string& bytes, size_t slice) {
     }
   }
   if (!parsed || !CheckKnown(theirs).ok()) return;
-  const grpc::ByteBuffer written = Cut(theirs.SerializeAsString(), slice);
+  grpc::ByteBuffer written = Cut(theirs.SerializeAsString(), slice);
   UploadChunkView again;
   BEAMD_CHECK(ParseUploadChunk(written, again).ok(), "what protobuf wrote was refused");
   CheckSame(again, theirs);
