@@ -49,7 +49,7 @@ absl::StatusOr<T*> Join(int file) {
     close(file);
     return absl::InvalidArgumentError("the descriptor is no device's turn");
   }
-  const absl::StatusOr<T*> memory = Map<T>(file);
+  absl::StatusOr<T*> memory = Map<T>(file);
   close(file);
   return memory;
 }
