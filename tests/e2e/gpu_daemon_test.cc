@@ -25,7 +25,8 @@ using ::testing::IsEmpty;
 class GpuDaemonTest : public ::testing::Test {
  protected:
   ~GpuDaemonTest() override {
-    for (const char* name : {"BEAMD_FAKE_ERRORS", "BEAMD_FAKE_DEVICES"}) unsetenv(name);
+    for (const char* name : {"BEAMD_FAKE_ERRORS", "BEAMD_FAKE_DEVICES", "BEAMD_FAKE_BUSY"})
+      unsetenv(name);
   }
 
   v1::ListDevicesResponse Start(const std::vector<std::string>& flags = {}) {
@@ -139,6 +140,21 @@ TEST_F(GpuDaemonTest, TunesAndVerifiesOnAGpu) {
   ASSERT_TRUE(devices.ok()) << devices.status();
   EXPECT_EQ(devices->devices(1).condition().clock_mhz(), 1395);
   EXPECT_EQ(devices->devices(1).condition().temperature_celsius(), 41);
+}
+
+TEST_F(GpuDaemonTest, TimesAgainWhatAForeignProcessDisturbed) {
+  setenv("BEAMD_FAKE_BUSY", "4-7", 1);
+  Start({"--devices=cuda:0"});
+  v1::TuneRequest request;
+  *request.mutable_graph() = AddKernel(1024);
+  request.mutable_search()->set_width(1);
+  CallOptions options;
+  options.deadline = absl::Now() + absl::Seconds(200);
+  const absl::StatusOr<v1::TuneResult> result = client_->Tune(
+      request, [](const v1::TuneEvent&) { return true; }, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_GE(result->record().spoiled(), 1);
+  EXPECT_LE(result->record().spoiled(), 4);
 }
 
 TEST_F(GpuDaemonTest, AnAnswerWithFactorsRoundedToTf32IsRightWhereThatIsAllowed) {
