@@ -205,8 +205,9 @@ def check_manifests(path, beamd):
         for path in paths:
             expect(any(path.startswith(m["mountPath"].rsplit("/", 0)[0]) for m in container["volumeMounts"]),
                    path + " is in no mount")
-    # The secrets are a cluster's own; what is left must be a configuration.
-    without = re.sub(r'(?m)^(tls_\w+|access_file): .*$', "", config) + "insecure: true\n"
+    # The secrets are a cluster's own, its folders and devices a node's; what is left must be a configuration.
+    without = re.sub(r'(?m)^(tls_\w+|access_file|devices): .*$', "", config) + "insecure: true\n"
+    without = without.replace('"/var/lib/beamd/', '"' + tempfile.gettempdir() + "/")
     with tempfile.NamedTemporaryFile("w", suffix=".textproto") as file:
         file.write(without)
         file.flush()
