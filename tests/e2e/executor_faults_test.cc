@@ -252,6 +252,7 @@ TEST(ExecutorTurns, ALimitCountsRunningAndNoWaiting) {
   std::array<double, kClients> took = {};
   std::array<bool, kClients> answered = {};
   std::vector<std::thread> threads;
+  threads.reserve(kClients);
   for (int i = 0; i < kClients; ++i) {
     threads.emplace_back([&, i] {
       const absl::Time start = absl::Now();

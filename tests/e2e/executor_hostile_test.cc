@@ -120,6 +120,7 @@ TEST_F(ExecutorHostile, GraphsThatWaitTakeBoundedMemory) {
   });
   absl::SleepFor(absl::Milliseconds(500));
   std::vector<std::thread> waiting;
+  waiting.reserve(12);
   std::atomic<int> refused = 0;
   for (int i = 0; i < 12; ++i) {
     waiting.emplace_back([&] {
@@ -149,6 +150,7 @@ TEST_F(ExecutorHostile, MisuseOfEveryKindLeavesNothing) {
   {
     // More sessions than one may have.
     std::vector<std::unique_ptr<ExecutorClient>> clients;
+    clients.reserve(7);
     for (int i = 0; i < 7; ++i) clients.push_back(Client());
     ExecutorClient one_more(daemon_.address());
     EXPECT_FALSE(one_more.Open());
