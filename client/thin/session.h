@@ -44,7 +44,7 @@ struct SessionOptions {
   absl::Duration longest_pause = absl::Seconds(2);
   // Of an upload's chunk; the server's most where that is less. Another client's small run waits
   // behind one of them.
-  uint64_t chunk_bytes = uint64_t{64} << 10;
+  uint64_t chunk_bytes = uint64_t{256} << 10;
   Credentials credentials;
 };
 

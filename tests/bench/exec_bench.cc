@@ -73,8 +73,7 @@ using testing::ExecutorClient;
 
 constexpr int64_t kMegabyte = int64_t{1} << 20;
 // As the client library's, and as the daemon's.
-constexpr int64_t kChunk = int64_t{64} << 10;
-constexpr int64_t kDownloadChunk = int64_t{256} << 10;
+constexpr int64_t kChunk = int64_t{256} << 10;
 // Seconds, of the clients that are killed.
 constexpr double kLease = 5;
 
@@ -127,9 +126,8 @@ class Yardstick final : public grpc::CallbackGenericService {
     void Send() {
       if (sent_ == count_) return Finish(grpc::Status::OK);
       static std::string content;
-      content.resize(std::max(content.size(), static_cast<size_t>(count_ * kDownloadChunk)), 'x');
-      const grpc::Slice chunk(content.data() + sent_++ * kDownloadChunk, kDownloadChunk,
-                              grpc::Slice::STATIC_SLICE);
+      content.resize(std::max(content.size(), static_cast<size_t>(count_ * kChunk)), 'x');
+      const grpc::Slice chunk(content.data() + sent_++ * kChunk, kChunk, grpc::Slice::STATIC_SLICE);
       bytes_ = grpc::ByteBuffer(&chunk, 1);
       StartWrite(&bytes_);
     }
@@ -371,7 +369,7 @@ double PlainDownload(grpc::Channel& channel, int64_t bytes) {
   const std::unique_ptr<grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>> stream(
       grpc::internal::ClientReaderWriterFactory<grpc::ByteBuffer, grpc::ByteBuffer>::Create(
           &channel, rpc, &context));
-  if (!stream->Write(Bytes(absl::StrCat(bytes / kDownloadChunk)))) Die("the plain stream broke");
+  if (!stream->Write(Bytes(absl::StrCat(bytes / kChunk)))) Die("the plain stream broke");
   stream->WritesDone();
   grpc::ByteBuffer message;
   while (stream->Read(&message)) {
