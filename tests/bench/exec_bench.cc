@@ -551,6 +551,7 @@ void Train() {
     return shape;
   };
   std::vector<Tensor> weights;
+  weights.reserve(shapes.size());
   for (const auto& shape : shapes) weights.push_back(Tensor::Empty(context, shape_of(shape)));
   const Tensor x = Tensor::Empty(context, {64, 784});
   const Tensor y = Tensor::Empty(context, {64}, {.dtype = Scalar::kInt32});
@@ -709,6 +710,7 @@ void Killed() {
   const Daemon daemon(
       {absl::StrCat("--session_mb=", mb), absl::StrCat("--sessions_mb=", clients * mb + mb / 2)});
   std::vector<pid_t> children;
+  children.reserve(static_cast<size_t>(clients));
   for (int i = 0; i < clients; ++i) {
     children.push_back(StartClient(daemon.process->address(), mb, /*holds=*/true));
   }
