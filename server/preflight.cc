@@ -84,10 +84,9 @@ std::vector<std::string> CheckFiles(const ServeConfig& config) {
     const std::string why = WhyNoSocket(config.unix_socket);
     if (!why.empty()) faults.push_back(absl::StrCat("--unix_socket can't be made: ", why));
   }
-  std::error_code error;
-  if (!config.store.empty() && std::filesystem::exists(config.store, error) &&
-      !std::filesystem::is_directory(config.store, error)) {
-    faults.push_back(absl::StrCat("--store=", config.store, " is no directory"));
+  if (!config.store.empty()) {
+    const std::string why = WhyNotIn(config.store, true);
+    if (!why.empty()) faults.push_back(absl::StrCat("--store can't be written: ", why));
   }
   if (!config.tls_cert.empty() && !config.tls_key.empty()) {
     const absl::Status status =

@@ -130,8 +130,9 @@ class GraphPlan {
   };
   // Runs it on memories of the sizes that graph and outputs say, which stay where they are until it
   // returns. `turn` is taken a millisecond of kernels at a time; null: the device is ours alone.
-  // InvalidArgument, with nothing begun: a variable's value that is outside its bounds, or leaves an
-  // output without an element; FailedPrecondition likewise: one without a value. `result` is filled in whatever is returned.
+  // InvalidArgument, with nothing begun: a variable's value that is outside its bounds, or leaves
+  // an output without an element; FailedPrecondition likewise: one without a value. `result` is
+  // filled in whatever is returned.
   absl::Status Run(std::span<Buffer* const> memories, const VariableValues& variables,
                    DeviceTurn* turn, bool profile, Result& result);
 

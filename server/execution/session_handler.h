@@ -1,5 +1,6 @@
 // What a session's runner does: plans tensor graphs, compiles what isn't there, and runs plans on
-// memory that the daemon owns, or on its device's own. What may crash, spin or swell by a client's graph does it here.
+// memory that the daemon owns, or on its device's own. What may crash, spin or swell by a client's
+// graph does it here.
 #pragma once
 
 #include <map>

@@ -32,10 +32,6 @@ constexpr int64_t kDownloadBytes = int64_t{256} << 10;
 // Of a session's id, in the audit; ours are shorter.
 constexpr size_t kIdShown = 64;
 
-constexpr uint32_t TagOf(int field, WireFormatLite::WireType type) {
-  return static_cast<uint32_t>(field) << 3 | static_cast<uint32_t>(type);
-}
-
 // Two messages: one is checked and written, a step at a time, while the other comes. A step runs
 // where its message came, for waking another thread costs as much; where the next one is there
 // already, that is the desk's.
@@ -192,8 +188,8 @@ grpc::ByteBuffer ChunkBytes(const BufferSnapshot& snapshot, int64_t offset, int6
   {
     google::protobuf::io::StringOutputStream stream(&head);  // appends
     google::protobuf::io::CodedOutputStream out(&stream);
-    out.WriteTag(
-        TagOf(v1::DownloadChunk::kDataFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
+    out.WriteTag(WireFormatLite::MakeTag(v1::DownloadChunk::kDataFieldNumber,
+                                         WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
     out.WriteVarint32(static_cast<uint32_t>(size));
   }
   auto* const kept = new std::shared_ptr<const Content>(snapshot.content);

@@ -19,10 +19,6 @@ absl::Status NoChunk() {
   return InvalidArgument("the bytes are no beamd.v1.UploadChunk", {.reason = "MALFORMED"});
 }
 
-constexpr uint32_t TagOf(int field, WireFormatLite::WireType type) {
-  return static_cast<uint32_t>(field) << 3 | static_cast<uint32_t>(type);
-}
-
 // Bytes of a field of `length` bytes, where they lie. False where the message ends before.
 bool TakeData(google::protobuf::io::CodedInputStream& input, UploadPiece& piece) {
   uint32_t length = 0;
@@ -47,20 +43,20 @@ bool ParseFields(google::protobuf::io::CodedInputStream& input, UploadChunkView&
   uint64_t number = 0;
   while (const uint32_t tag = input.ReadTag()) {
     switch (tag) {
-      case TagOf(1, WireFormatLite::WIRETYPE_LENGTH_DELIMITED):
+      case WireFormatLite::MakeTag(1, WireFormatLite::WIRETYPE_LENGTH_DELIMITED):
         if (!WireFormatLite::ReadString(&input, &chunk.session)) return false;
         break;
-      case TagOf(2, WireFormatLite::WIRETYPE_VARINT):
+      case WireFormatLite::MakeTag(2, WireFormatLite::WIRETYPE_VARINT):
         if (!input.ReadVarint64(&chunk.handle)) return false;
         break;
-      case TagOf(3, WireFormatLite::WIRETYPE_VARINT):
+      case WireFormatLite::MakeTag(3, WireFormatLite::WIRETYPE_VARINT):
         if (!input.ReadVarint64(&number)) return false;
         chunk.piece.offset = static_cast<int64_t>(number);
         break;
-      case TagOf(4, WireFormatLite::WIRETYPE_LENGTH_DELIMITED):
+      case WireFormatLite::MakeTag(4, WireFormatLite::WIRETYPE_LENGTH_DELIMITED):
         if (!TakeData(input, chunk.piece)) return false;
         break;
-      case TagOf(5, WireFormatLite::WIRETYPE_FIXED32):
+      case WireFormatLite::MakeTag(5, WireFormatLite::WIRETYPE_FIXED32):
         if (!input.ReadLittleEndian32(&chunk.piece.crc32c)) return false;
         break;
       default:

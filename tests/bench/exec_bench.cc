@@ -70,6 +70,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using testing::ExecutorClient;
+using testing::Matmul;
 
 constexpr int64_t kMegabyte = int64_t{1} << 20;
 // As the client library's, and as the daemon's.
@@ -294,20 +295,6 @@ std::string Chain(uint64_t x, int kernels) {
   return text;
 }
 
-std::string Matmul(uint64_t a, uint64_t b, int n) {
-  return absl::Substitute(R"(%0 = BUFFER float32 slot $0 shape ($2,$2)
-%1 = RESHAPE float32 (%0) ints ($2,$2,1)
-%2 = EXPAND float32 (%1) ints ($2,$2,$2)
-%3 = BUFFER float32 slot $1 shape ($2,$2)
-%4 = RESHAPE float32 (%3) ints (1,$2,$2)
-%5 = EXPAND float32 (%4) ints ($2,$2,$2)
-%6 = MUL float32 (%2, %5)
-%7 = REDUCE_AXIS float32 (%6) ADD axes (1)
-%8 = RESHAPE float32 (%7) ints ($2,$2)
-%9 = SINK void (%8))",
-                          a, b, n);
-}
-
 void Plan() {
   const Daemon daemon;
   const ServerProcess yardstick = StartYardsticks();
@@ -378,7 +365,7 @@ double PlainDownload(grpc::Channel& channel, int64_t bytes) {
   return Since(start);
 }
 
-// An upload's messages. What is sent is the same megabyte over and over.
+// An upload's messages. What is sent is the same chunk over and over.
 std::vector<grpc::ByteBuffer> UploadMessages(const std::string& session, uint64_t handle,
                                              int64_t bytes) {
   std::string data(kChunk, '\0');

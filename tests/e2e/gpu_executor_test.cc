@@ -28,6 +28,8 @@
 namespace beamd {
 namespace {
 
+using ::beamd::testing::AddOne;
+using ::beamd::testing::AddOneInPlace;
 using ::beamd::testing::Daemon;
 using ::beamd::testing::ExecutorClient;
 using ::beamd::testing::FreshDirectory;
@@ -37,18 +39,6 @@ using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
-
-// x = x + 1 in place, or a new y.
-std::string AddOne(uint64_t x, int n, bool in_place = false) {
-  return absl::Substitute(R"(%0 = BUFFER float32 slot $0 shape ($1)
-%1 = CONST float32 1.0
-%2 = RESHAPE float32 (%1) ints (1)
-%3 = EXPAND float32 (%2) ints ($1)
-%4 = ADD float32 (%0, %3)
-)",
-                          x, n) +
-         (in_place ? "%5 = ASSIGN float32 (%0, %4)\n%6 = SINK void (%5)" : "%5 = SINK void (%4)");
-}
 
 // The mean square of t + relu(x . w1) . w2, over 16 rows of 8.
 std::string Loss(uint64_t x, uint64_t w1, uint64_t w2, uint64_t t) {
@@ -104,22 +94,14 @@ std::vector<float> Values(size_t count, uint64_t seed) {
 }
 
 // The runners of sessions on this device.
-std::vector<pid_t> RunnersOf(pid_t daemon, const std::string& device) {
-  std::vector<pid_t> found;
-  // Children belong to the thread that forked them.
-  for (int guess = daemon; guess < daemon + 200; ++guess) {
-    std::ifstream children(absl::StrCat("/proc/", daemon, "/task/", guess, "/children"));
-    pid_t child = 0;
-    while (children >> child) {
-      std::ifstream command(absl::StrCat("/proc/", child, "/cmdline"));
-      std::string text((std::istreambuf_iterator<char>(command)), std::istreambuf_iterator<char>());
-      const std::vector<std::string> argv = absl::StrSplit(text, '\0');
-      const auto has = [&](const std::string& arg) {
-        return std::find(argv.begin(), argv.end(), arg) != argv.end();
-      };
-      if (has("session") && has(absl::StrCat("--device=", device))) found.push_back(child);
-    }
-  }
+std::vector<pid_t> RunnersOf(const Daemon& daemon, const std::string& device) {
+  std::vector<pid_t> found = daemon.Children("session");
+  std::erase_if(found, [&](pid_t child) {
+    std::ifstream command(absl::StrCat("/proc/", child, "/cmdline"));
+    const std::string text{std::istreambuf_iterator<char>(command), {}};
+    const std::vector<std::string> argv = absl::StrSplit(text, '\0');
+    return std::find(argv.begin(), argv.end(), absl::StrCat("--device=", device)) == argv.end();
+  });
   return found;
 }
 
@@ -228,7 +210,7 @@ TEST_P(GpuExecutorTest, TrainsAsTheCpuDoes) {
     }
     weights.push_back(client->Floats(w1));
     // What was read can be written again.
-    ASSERT_TRUE(client->Run(AddOne(t, 16, /*in_place=*/true)));
+    ASSERT_TRUE(client->Run(AddOneInPlace(t, 16)));
     EXPECT_FLOAT_EQ(client->Floats(t).at(7), Values(16, 6)[7] + 1);
   }
   EXPECT_THAT(losses[0], Pointwise(FloatNear(1e-4f), losses[1]));
@@ -317,7 +299,7 @@ TEST_P(GpuExecutorTest, ReturnsContentAndStatisticsWhereAsked) {
   request.set_inline_bytes(1023);
   EXPECT_FALSE(client_->Run(request)->outputs(0).has_data());
   // In place, and an output that is an input.
-  *request.mutable_graph() = GraphOf(AddOne(x, 256, /*in_place=*/true));
+  *request.mutable_graph() = GraphOf(AddOneInPlace(x, 256));
   request.set_inline_bytes(1024);
   for (float want = 3; want < 6; ++want) {
     const std::optional<v1::RunResponse> ran = client_->Run(request);
@@ -336,7 +318,7 @@ TEST_P(GpuExecutorTest, AssignsInPlaceButNotIntoWhatOthersHold) {
   const uint64_t y = client_->Upload(v1::SCALAR_FLOAT32, {1024}, bytes, /*digest=*/true);
   const uint64_t cpu = cpu_->Upload(v1::SCALAR_FLOAT32, {1024}, bytes, /*digest=*/true);
   for (int i = 0; i < 3; ++i) {
-    const std::optional<v1::RunResponse> ran = client_->Run(AddOne(x, 1024, /*in_place=*/true));
+    const std::optional<v1::RunResponse> ran = client_->Run(AddOneInPlace(x, 1024));
     ASSERT_TRUE(ran) << client_->status().error_message();
     EXPECT_EQ(ran->outputs(0).buffer().handle(), x);
   }
@@ -371,11 +353,12 @@ TEST_P(GpuExecutorTest, RunsAndReadsOfOneBufferAreOrdered) {
   constexpr int kSize = 4096;
   const uint64_t x = client_->Upload({kSize}, std::vector<float>(kSize, 0));
   std::vector<std::thread> threads;
+  threads.reserve(3);
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&] {
       v1::RunRequest request;
       request.set_session(client_->session());
-      *request.mutable_graph() = GraphOf(AddOne(x, kSize, /*in_place=*/true));
+      *request.mutable_graph() = GraphOf(AddOneInPlace(x, kSize));
       for (int i = 0; i < 10; ++i) {
         grpc::ClientContext context;
         v1::RunResponse response;
@@ -403,7 +386,7 @@ TEST_P(GpuExecutorTest, AKilledRunnerLosesWhatItAloneHad) {
   const uint64_t unread = client_->Run(AddOne(read, 4))->outputs(0).buffer().handle();
   const uint64_t unread_too = client_->Run(AddOne(read, 4))->outputs(0).buffer().handle();
   ExecutorClient other(daemon_->address());
-  const std::vector<pid_t> runners = RunnersOf(daemon_->pid(), GetParam());
+  const std::vector<pid_t> runners = RunnersOf(*daemon_, GetParam());
   ASSERT_EQ(runners.size(), 1);
   ASSERT_TRUE(other.Open(0, GetParam()));
   const uint64_t others = other.Upload({4}, {1, 2, 3, 4});
@@ -484,12 +467,12 @@ TEST_F(FailingGpuTest, ALostDeviceEndsOneRunAndItsRunner) {
   for (const char* device : {"cuda:0", "hip:0"}) {
     const std::unique_ptr<ExecutorClient> other = Open(device), client = Open(device);
     const uint64_t theirs = other->Upload({4}, {5, 6, 7, 8});
-    ASSERT_TRUE(other->Run(AddOne(theirs, 4, /*in_place=*/true)));
+    ASSERT_TRUE(other->Run(AddOneInPlace(theirs, 4)));
     const uint64_t x = client->Upload({4}, {1, 2, 3, 4});
     const uint64_t w = client->Upload({4}, {1, 2, 3, 4});
     const uint64_t y = client->Run(AddOne(x, 4))->outputs(0).buffer().handle();
     ASSERT_TRUE(client->Run(AddOne(x, 4)));
-    EXPECT_FALSE(client->Run(AddOne(w, 4, /*in_place=*/true)));
+    EXPECT_FALSE(client->Run(AddOneInPlace(w, 4)));
     EXPECT_EQ(client->status().error_code(), grpc::StatusCode::ABORTED);
     EXPECT_EQ(client->detail().reason(), "RUN_CRASHED");
     EXPECT_THAT(client->status().error_message(), HasSubstr(": 700 "));
@@ -504,7 +487,7 @@ TEST_F(FailingGpuTest, ALostDeviceEndsOneRunAndItsRunner) {
     ASSERT_TRUE(again) << client->status().error_message();
     EXPECT_THAT(client->Floats(again->outputs(0).buffer().handle()), ElementsAre(2, 3, 4, 5));
     // The other session notices nothing.
-    const std::optional<v1::RunResponse> ran = other->Run(AddOne(theirs, 4, /*in_place=*/true));
+    const std::optional<v1::RunResponse> ran = other->Run(AddOneInPlace(theirs, 4));
     ASSERT_TRUE(ran) << other->status().error_message();
     EXPECT_TRUE(ran->statistics().captured());
     EXPECT_THAT(other->Floats(theirs), ElementsAre(7, 8, 9, 10));
@@ -519,14 +502,14 @@ TEST_F(FailingGpuTest, TransfersThatFailAreTold) {
     const uint64_t x = client->Upload({4}, {1, 2, 3, 4});
     const uint64_t w = client->Upload({4}, {1, 2, 3, 4});
     const uint64_t y = client->Run(AddOne(x, 4))->outputs(0).buffer().handle();
-    EXPECT_FALSE(client->Run(AddOne(w, 4, /*in_place=*/true)));
+    EXPECT_FALSE(client->Run(AddOneInPlace(w, 4)));
     EXPECT_EQ(client->status().error_code(), grpc::StatusCode::ABORTED);
     EXPECT_EQ(client->detail().reason(), "RUN_CRASHED");
     EXPECT_FALSE(client->Download(y));
     EXPECT_EQ(client->detail().reason(), "LOST");
     // It had not begun.
     EXPECT_THAT(client->Floats(w), ElementsAre(1, 2, 3, 4));
-    EXPECT_TRUE(client->Run(AddOne(w, 4, /*in_place=*/true))) << client->status().error_message();
+    EXPECT_TRUE(client->Run(AddOneInPlace(w, 4))) << client->status().error_message();
     if (std::string(device) == "cuda:0") {
       EXPECT_THAT(client->Floats(w), ElementsAre(2, 3, 4, 5));
       continue;

@@ -62,10 +62,19 @@ TEST_F(PreflightTest, NamesAllThatCantBeAppendedTo) {
   const std::string faults = FaultsOf(config);
   for (const char* fault :
        {"--audit_file can't be appended to: ", "--spans_file can't be appended to: ",
-        "--log_file can't be appended to: ", "--unix_socket can't be made: ", "is no directory",
-        "TLS: ", "holds no PEM certificate"}) {
+        "--log_file can't be appended to: ", "--unix_socket can't be made: ",
+        "--store can't be written: ", "is no directory", "TLS: ", "holds no PEM certificate"}) {
     EXPECT_THAT(faults, HasSubstr(fault));
   }
+}
+
+TEST_F(PreflightTest, AStoreBelowAFileCantBeMade) {
+  std::ofstream(Path("file")) << "x";
+  ServeConfig config;
+  config.store = Path("file/store");
+  EXPECT_THAT(FaultsOf(config), HasSubstr("--store can't be written: "));
+  config.store = Path("new/folders/store");
+  EXPECT_THAT(CheckFiles(config), IsEmpty());
 }
 
 TEST_F(PreflightTest, KnowsPathsThatNoSocketCanHave) {

@@ -45,6 +45,20 @@ std::string AddOneInPlace(uint64_t x, int n) {
                           x, n);
 }
 
+std::string Matmul(uint64_t a, uint64_t b, int n) {
+  return absl::Substitute(R"(%0 = BUFFER float32 slot $0 shape ($2,$2)
+%1 = RESHAPE float32 (%0) ints ($2,$2,1)
+%2 = EXPAND float32 (%1) ints ($2,$2,$2)
+%3 = BUFFER float32 slot $1 shape ($2,$2)
+%4 = RESHAPE float32 (%3) ints (1,$2,$2)
+%5 = EXPAND float32 (%4) ints ($2,$2,$2)
+%6 = MUL float32 (%2, %5)
+%7 = REDUCE_AXIS float32 (%6) ADD axes (1)
+%8 = RESHAPE float32 (%7) ints ($2,$2)
+%9 = SINK void (%8))",
+                          a, b, n);
+}
+
 std::string LongSum(uint64_t x, int n) {
   return absl::Substitute(R"(%0 = BUFFER float32 slot $0 shape (1)
 %1 = EXPAND float32 (%0) ints ($1)

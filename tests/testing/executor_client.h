@@ -22,6 +22,8 @@ v1::Graph GraphOf(absl::string_view text);
 // Graphs in that form. out = x + 1, and x = x + 1, of n float32.
 std::string AddOne(uint64_t x, int n);
 std::string AddOneInPlace(uint64_t x, int n);
+// out = a x b over n x n float32.
+std::string Matmul(uint64_t a, uint64_t b, int n);
 // x = a sum of n * n terms, x of 1 float32: some ten nanoseconds of work a term.
 std::string LongSum(uint64_t x, int n);
 
