@@ -426,7 +426,7 @@ absl::Status GraphPlan::Run(std::span<Buffer* const> memories, const VariableVal
     began_ns = MonotonicNanoseconds();
   };
   const auto give = [&]() -> absl::Status {
-    const absl::Status done = waits ? device.Wait() : absl::OkStatus();
+    absl::Status done = waits ? device.Wait() : absl::OkStatus();
     result.run_s += static_cast<double>(MonotonicNanoseconds() - began_ns) * 1e-9;
     if (turn != nullptr) turn->Give();
     return done;
