@@ -85,55 +85,69 @@ DeviceTurn::~DeviceTurn() {
   if (file_ >= 0) close(file_);
 }
 
+void DeviceTurn::Lock() { Mend(mutex_, pthread_mutex_lock(mutex_)); }
+
 void DeviceTurn::Take() {
   if (TryTake()) return;
-  if (waits_ != nullptr) waits_->Begin();
-  Mend(mutex_, pthread_mutex_lock(mutex_));
-  if (waits_ != nullptr) waits_->End();
+  if (page_ != nullptr) page_->BeginWait();
+  if (group_ != nullptr) group_->Lock();
+  Lock();
+  if (page_ != nullptr) page_->EndWait();
 }
 
 bool DeviceTurn::TryTake() {
+  if (group_ != nullptr && !group_->TryTake()) return false;
   const int result = pthread_mutex_trylock(mutex_);
   Mend(mutex_, result);
-  return result == 0 || result == EOWNERDEAD;
+  if (result == 0 || result == EOWNERDEAD) return true;
+  if (group_ != nullptr) group_->Give();
+  return false;
 }
 
-void DeviceTurn::Give() { pthread_mutex_unlock(mutex_); }
+void DeviceTurn::Give() {
+  pthread_mutex_unlock(mutex_);
+  if (group_ != nullptr) group_->Give();
+}
 
 // All zeros at first.
-struct TurnWaits::State {
-  std::atomic<int64_t> since_ns;  // 0: it doesn't wait
-  std::atomic<int64_t> total_ns;
+struct RunPage::State {
+  std::atomic<int64_t> waits_since_ns;  // 0: it doesn't wait
+  std::atomic<int64_t> waited_ns;
+  std::atomic<uint64_t> stopped;  // 0: none
 };
 
-absl::StatusOr<std::unique_ptr<TurnWaits>> TurnWaits::Create() {
-  BEAMD_ASSIGN_OR_RETURN(const auto made, Make<State>("beamd waits"));
-  return std::unique_ptr<TurnWaits>(new TurnWaits(made.first, made.second));
+absl::StatusOr<std::unique_ptr<RunPage>> RunPage::Create() {
+  BEAMD_ASSIGN_OR_RETURN(const auto made, Make<State>("beamd run"));
+  return std::unique_ptr<RunPage>(new RunPage(made.first, made.second));
 }
 
-absl::StatusOr<std::unique_ptr<TurnWaits>> TurnWaits::Open(int file) {
+absl::StatusOr<std::unique_ptr<RunPage>> RunPage::Open(int file) {
   BEAMD_ASSIGN_OR_RETURN(State* const state, Join<State>(file));
   // A process that was ended while it waited is this one's forerunner.
-  state->since_ns = 0;
-  return std::unique_ptr<TurnWaits>(new TurnWaits(state, -1));
+  state->waits_since_ns = 0;
+  return std::unique_ptr<RunPage>(new RunPage(state, -1));
 }
 
-TurnWaits::~TurnWaits() {
+RunPage::~RunPage() {
   munmap(state_, kBytes);
   if (file_ >= 0) close(file_);
 }
 
-void TurnWaits::Begin() { state_->since_ns = MonotonicNanoseconds(); }
+void RunPage::BeginWait() { state_->waits_since_ns = MonotonicNanoseconds(); }
 
-void TurnWaits::End() {
-  state_->total_ns += MonotonicNanoseconds() - state_->since_ns;
-  state_->since_ns = 0;
+void RunPage::EndWait() {
+  state_->waited_ns += MonotonicNanoseconds() - state_->waits_since_ns;
+  state_->waits_since_ns = 0;
 }
 
-absl::Duration TurnWaits::Total() const {
-  const int64_t since_ns = state_->since_ns;
+absl::Duration RunPage::Waited() const {
+  const int64_t since_ns = state_->waits_since_ns;
   const int64_t lasts_ns = since_ns == 0 ? 0 : MonotonicNanoseconds() - since_ns;
-  return absl::Nanoseconds(state_->total_ns + lasts_ns);
+  return absl::Nanoseconds(state_->waited_ns + lasts_ns);
 }
+
+void RunPage::Stop(uint64_t run) { state_->stopped = run; }
+
+bool RunPage::IsStopped(uint64_t run) const { return state_->stopped == run; }
 
 }  // namespace beamd

@@ -402,8 +402,9 @@ absl::Status GraphPlan::FindShapes(const VariableValues& variables, Result& resu
 }
 
 absl::Status GraphPlan::Run(std::span<Buffer* const> memories, const VariableValues& variables,
-                            DeviceTurn* turn, bool profile, Result& result) {
+                            const RunOptions& options, Result& result) {
   result = {};
+  DeviceTurn* const turn = options.turn;
   if (memories.size() != memory_count_) return absl::InternalError("a plan's memories are amiss");
   if (!prepared_) BEAMD_RETURN_IF_ERROR(PrepareAll(memories));
   for (const Use& use : uses_) {
@@ -431,19 +432,25 @@ absl::Status GraphPlan::Run(std::span<Buffer* const> memories, const VariableVal
     if (turn != nullptr) turn->Give();
     return done;
   };
-  if (profile) result.launches.reserve(steps_.size());
+  const auto check = [&]() -> absl::Status {
+    if (!options.stops || !options.stops()) return absl::OkStatus();
+    return absl::CancelledError("nobody waits for the run any more");
+  };
+  if (options.profile) result.launches.reserve(steps_.size());
   take();
-  result.began = true;
   double started_s = 0;  // of kernels that are not waited for
-  absl::Status status;
+  absl::Status status = check();
+  result.began = status.ok();
   for (size_t i = 0; i < steps_.size() && status.ok(); ++i) {
     Step& step = steps_[i];
-    if (profile || (waits && step.seconds < 0)) {
+    if (options.profile || (waits && step.seconds < 0)) {
       const absl::StatusOr<absl::Duration> took = step.launch->Run();
       status = took.status();
       if (took.ok()) {
         step.seconds = absl::ToDoubleSeconds(*took);
-        if (profile) result.launches.push_back({.kernel = step.kernel, .seconds = step.seconds});
+        if (options.profile) {
+          result.launches.push_back({.kernel = step.kernel, .seconds = step.seconds});
+        }
       }
     } else {
       status = step.launch->Start();
@@ -455,11 +462,13 @@ absl::Status GraphPlan::Run(std::span<Buffer* const> memories, const VariableVal
     }
     const int64_t held_ns =
         std::max(MonotonicNanoseconds() - began_ns, static_cast<int64_t>(started_s * 1e9));
-    if (i + 1 < steps_.size() && held_ns > kTurnNanoseconds) {
+    if (i + 1 == steps_.size()) break;
+    if (held_ns > kTurnNanoseconds) {
       status = give();
       take();
       started_s = 0;
     }
+    if (status.ok()) status = check();
   }
   for (const Copy& copy : copies_) {
     if (status.ok()) status = CopyBytes(copy, memories);

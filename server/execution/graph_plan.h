@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -128,13 +129,20 @@ class GraphPlan {
     // Of the outputs, with these variables; empty where the outputs say it themselves.
     std::vector<std::vector<int64_t>> shapes;
   };
+  struct RunOptions {
+    // Taken a millisecond of kernels at a time; null: the device is ours alone.
+    DeviceTurn* turn = nullptr;
+    // Asked before each kernel: true ends the run. Empty: nothing does.
+    std::function<bool()> stops;
+    // Result::launches is filled in.
+    bool profile = false;
+  };
   // Runs it on memories of the sizes that graph and outputs say, which stay where they are until it
-  // returns. `turn` is taken a millisecond of kernels at a time; null: the device is ours alone.
-  // InvalidArgument, with nothing begun: a variable's value that is outside its bounds, or leaves
-  // an output without an element; FailedPrecondition likewise: one without a value. `result` is
-  // filled in whatever is returned.
+  // returns. InvalidArgument, with nothing begun: a variable's value that is outside its bounds, or
+  // leaves an output without an element; FailedPrecondition likewise: one without a value.
+  // Cancelled: it was stopped. `result` is filled in whatever is returned.
   absl::Status Run(std::span<Buffer* const> memories, const VariableValues& variables,
-                   DeviceTurn* turn, bool profile, Result& result);
+                   const RunOptions& options, Result& result);
 
  private:
   struct Use {

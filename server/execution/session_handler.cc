@@ -22,18 +22,28 @@ absl::Status SessionHandler::Start(internal::Hello& hello) {
 }
 
 absl::Status SessionHandler::Attach(const internal::Attach& attach, int file) {
-  if (attach.kind() == internal::Attach::TURN) {
-    BEAMD_ASSIGN_OR_RETURN(turn_, DeviceTurn::Open(file));
-    turn_->set_waits(waits_.get());
-    memory_->set_turn(turn_.get());
-    return absl::OkStatus();
+  switch (attach.kind()) {
+    case internal::Attach::TURN: {
+      BEAMD_ASSIGN_OR_RETURN(turn_, DeviceTurn::Open(file));
+      memory_->set_turn(turn_.get());
+      break;
+    }
+    case internal::Attach::GROUP_TURN: {
+      BEAMD_ASSIGN_OR_RETURN(group_turn_, DeviceTurn::Open(file));
+      break;
+    }
+    case internal::Attach::PAGE: {
+      BEAMD_ASSIGN_OR_RETURN(page_, RunPage::Open(file));
+      break;
+    }
+    default:
+      return memory_->Attach(attach.id(), file, attach.bytes(), attach.writable());
   }
-  if (attach.kind() == internal::Attach::WAITS) {
-    BEAMD_ASSIGN_OR_RETURN(waits_, TurnWaits::Open(file));
-    if (turn_ != nullptr) turn_->set_waits(waits_.get());
-    return absl::OkStatus();
+  if (turn_ != nullptr) {
+    turn_->set_page(page_.get());
+    turn_->set_group(group_turn_.get());
   }
-  return memory_->Attach(attach.id(), file, attach.bytes(), attach.writable());
+  return absl::OkStatus();
 }
 
 void SessionHandler::MoveTo(const std::vector<int>& cores) {
@@ -164,8 +174,10 @@ absl::Status SessionHandler::Run(const internal::RunPlanRequest& request,
   if (reply.lost_size() > 0) return absl::OkStatus();
   const VariableValues variables(request.variables().begin(), request.variables().end());
   GraphPlan::Result result;
-  absl::Status status =
-      at->second->plan->Run(memories, variables, turn_.get(), request.profile(), result);
+  const auto stops = [&] { return page_ != nullptr && page_->IsStopped(request.run()); };
+  absl::Status status = at->second->plan->Run(
+      memories, variables, {.turn = turn_.get(), .stops = stops, .profile = request.profile()},
+      result);
   reply.set_began(result.began);
   reply.set_run_s(result.run_s);
   reply.set_wait_s(result.wait_s);

@@ -52,7 +52,8 @@ class SessionHandler final : public TaskHandler {
 
   const Options options_;
   std::unique_ptr<Device> device_;
-  std::unique_ptr<TurnWaits> waits_;
+  std::unique_ptr<RunPage> page_;
+  std::unique_ptr<DeviceTurn> group_turn_;
   std::unique_ptr<DeviceTurn> turn_;
   std::unique_ptr<LoadedKernels> kernels_;
   std::unique_ptr<SessionMemory> memory_;

@@ -8,6 +8,7 @@
 #include "engine/base/status.h"
 #include "server/services/reply.h"
 #include "server/services/transfer.h"
+#include "server/workers/cancel.h"
 #include "server/workers/codec.h"
 
 namespace beamd {
@@ -91,21 +92,22 @@ RawUnary ExecutorService::Free(grpc::CallbackServerContext* context,
 
 RawUnary ExecutorService::Run(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                               grpc::ByteBuffer* response) {
-  auto call = std::make_shared<UnaryCall>(desk_, context, request, response, "Executor.Run");
+  const auto cancel = std::make_shared<CancelToken>();
+  auto call =
+      std::make_shared<UnaryCall>(desk_, context, request, response, "Executor.Run", cancel);
   RawUnary reactor = call->reactor();
-  Receive<v1::RunRequest>(call, [this, call, context](v1::RunRequest& req) {
+  Receive<v1::RunRequest>(call, [this, call, cancel](v1::RunRequest& req) {
     const absl::StatusOr<std::shared_ptr<Session>> session =
         sessions_.Find(req.session(), call->visit().principal.name);
     if (!session.ok()) return call->Fail(session.status());
-    (*session)->Run(
-        std::move(req), call->visit().caller(), [context] { return context->IsCancelled(); },
-        [call](const absl::StatusOr<v1::RunResponse>& answer) {
-          if (answer.ok()) {
-            call->Finish(absl::OkStatus(), *answer);
-          } else {
-            call->Fail(answer.status());
-          }
-        });
+    (*session)->Run(std::move(req), call->visit().caller(), cancel,
+                    [call](const absl::StatusOr<v1::RunResponse>& answer) {
+                      if (answer.ok()) {
+                        call->Finish(absl::OkStatus(), *answer);
+                      } else {
+                        call->Fail(answer.status());
+                      }
+                    });
   });
   return reactor;
 }
@@ -126,8 +128,8 @@ absl::Status ExecutorService::SubmitSchedule(const v1::ScheduleModelRequest& req
                                              const std::shared_ptr<UnaryCall>& call) {
   const int64_t most = sessions_.limits().graph_nodes;
   if (request.graph().nodes_size() > most) {
-    return WithDetail(absl::ResourceExhaustedError(
-                          absl::StrCat("the graph has ", request.graph().nodes_size(), " nodes")),
+    return WithDetail(absl::ResourceExhaustedError(absl::StrCat(
+                          "the graph has ", request.graph().nodes_size(), " nodes, over ", most)),
                       {.reason = "NODES",
                        .field = "graph.nodes",
                        .limit = most,

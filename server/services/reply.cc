@@ -38,6 +38,17 @@ namespace {
 // Metadata of more than 8 KiB is dropped, and the status with it; the message is in it three times.
 constexpr size_t kMostMessageBytes = 1000;
 
+// Owns itself; ends with the call.
+class CancellableReactor final : public grpc::ServerUnaryReactor {
+ public:
+  explicit CancellableReactor(std::shared_ptr<CancelToken> cancel) : cancel_(std::move(cancel)) {}
+  void OnCancel() override { cancel_->Cancel(StopReason::kCancelled); }
+  void OnDone() override { delete this; }
+
+ private:
+  const std::shared_ptr<CancelToken> cancel_;
+};
+
 std::string Shortened(std::string text) {
   if (text.size() <= kMostMessageBytes) return text;
   size_t end = kMostMessageBytes;
@@ -84,11 +95,11 @@ grpc::ByteBuffer ToBytes(const google::protobuf::Message& message) {
 
 UnaryCall::UnaryCall(Desk& desk, grpc::CallbackServerContext* context,
                      const grpc::ByteBuffer* request, grpc::ByteBuffer* response,
-                     const char* method)
+                     const char* method, const std::shared_ptr<CancelToken>& cancel)
     : desk_(desk),
       request_(request),
       response_(response),
-      reactor_(context->DefaultReactor()),
+      reactor_(cancel != nullptr ? new CancellableReactor(cancel) : context->DefaultReactor()),
       visit_(desk.Enter(*context, method)) {}
 
 absl::Status UnaryCall::Parse(google::protobuf::Message& request) {

@@ -19,6 +19,7 @@
 #include "grpcpp/grpcpp.h"
 #include "proto/beamd/v1/tuning.pb.h"
 #include "server/services/desk.h"
+#include "server/workers/cancel.h"
 
 namespace beamd {
 
@@ -35,8 +36,10 @@ grpc::ByteBuffer ToBytes(const google::protobuf::Message& message);
 // One unary call. Kept by whoever will answer it.
 class UnaryCall {
  public:
+  // `cancel`, where it is given, is cancelled where nobody waits for the answer any more.
   UnaryCall(Desk& desk, grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-            grpc::ByteBuffer* response, const char* method);
+            grpc::ByteBuffer* response, const char* method,
+            const std::shared_ptr<CancelToken>& cancel = nullptr);
 
   grpc::ServerUnaryReactor* reactor() const { return reactor_; }
   const grpc::ByteBuffer& request() const { return *request_; }

@@ -24,8 +24,13 @@ constexpr char kLostWithRunner[] = "lost when the session's runner ended, which 
 // A run whose runner has forgotten its plan, or died before it began, is planned again so often.
 constexpr int kAttempts = 3;
 
-// Of contents the others are.
-constexpr uint64_t kWaitsAttachment = ~uint64_t{0};
+// What a kernel that nobody waits for any more may still take: a runner that is ended for it costs
+// the session all that its device alone has.
+constexpr absl::Duration kStopGrace = absl::Seconds(2);
+
+// Of contents the others are, and 0 is the device's turn.
+constexpr uint64_t kPageAttachment = ~uint64_t{0};
+constexpr uint64_t kGroupTurnAttachment = ~uint64_t{1};
 
 // A plan whose kernels are being tuned is looked after so often at most, and with at most this share
 // of its runs' time.
@@ -47,10 +52,7 @@ absl::Status NotThere(uint64_t handle, std::optional<int64_t> node, const std::s
       {.reason = reason, .node = node, .value = static_cast<int64_t>(handle)});
 }
 
-absl::Status Ended(const std::string& id) {
-  return WithDetail(absl::NotFoundError(absl::StrCat("no session ", id, ": it has ended")),
-                    {.reason = "SESSION", .field = "session"});
-}
+absl::Status Abandoned() { return absl::CancelledError("nobody waits for the run any more"); }
 
 // Bytes of a dense value. InvalidArgument.
 absl::StatusOr<int64_t> DenseBytes(v1::Scalar dtype,
@@ -61,7 +63,7 @@ absl::StatusOr<int64_t> DenseBytes(v1::Scalar dtype,
   constexpr int kMostAxes = 32;
   if (shape.size() > kMostAxes) {
     return InvalidArgument(
-        "a buffer has too many axes",
+        absl::StrCat("a buffer has ", shape.size(), " axes, over ", kMostAxes),
         {.reason = "RANK", .field = "shape", .limit = kMostAxes, .value = shape.size()});
   }
   int64_t bytes = SizeBytes(static_cast<Scalar>(dtype));
@@ -86,12 +88,15 @@ absl::StatusOr<int64_t> DenseBytes(v1::Scalar dtype,
   return bytes;
 }
 
-std::shared_ptr<const Attachment> WaitsAttachment(const std::shared_ptr<TurnWaits>& waits) {
+// Of a RunPage or a DeviceTurn.
+template <typename Shared>
+std::shared_ptr<const Attachment> Attach(internal::Attach::Kind kind, uint64_t id,
+                                         const std::shared_ptr<Shared>& shared) {
   auto attachment = std::make_shared<Attachment>();
-  attachment->attach.set_id(kWaitsAttachment);
-  attachment->attach.set_kind(internal::Attach::WAITS);
-  attachment->file = waits->file();
-  attachment->owner = waits;
+  attachment->attach.set_id(id);
+  attachment->attach.set_kind(kind);
+  attachment->file = shared->file();
+  attachment->owner = shared;
   return attachment;
 }
 
@@ -107,6 +112,11 @@ v1::OptsPolicy PolicyOf(const v1::RunRequest& request) {
 }
 
 }  // namespace
+
+absl::Status SessionEnded(const std::string& id) {
+  return WithDetail(absl::NotFoundError(absl::StrCat("no session ", id, ": it has ended")),
+                    {.reason = "SESSION", .field = "session"});
+}
 
 struct Session::Buffer {
   v1::BufferInfo info;
@@ -135,10 +145,11 @@ struct Session::Task {
   v1::RunRequest request;  // without its graph
   GraphUse use;
   Caller caller;
-  std::function<bool()> abandoned;
+  std::shared_ptr<CancelToken> cancel;  // null: it can't be
+  int64_t cancelling = 0;               // our callback there
   RunDone done;
   Digest key;
-  uint64_t owner = 0;
+  uint64_t owner = 0;  // to the supervisor, and RunPage's number
   std::vector<BufferPtr> inputs;
   std::vector<uint64_t> gradients;  // places of inputs
   std::shared_ptr<Plan> plan;
@@ -151,8 +162,10 @@ struct Session::Task {
   bool captured = true;
   uint32_t compiled = 0;
   int attempts = 0;
-  bool sent = false;  // to run
+  bool sent = false;  // to run; written under the session's lock
   double compile_s = 0;
+
+  bool abandoned() const { return cancel != nullptr && cancel->cancelled(); }
 
   const char* What() const {
     if (fetched != nullptr) return "a download";
@@ -304,7 +317,7 @@ absl::StatusOr<v1::BeginUploadResponse> Session::BeginUpload(
     const v1::BeginUploadRequest& request) {
   v1::BeginUploadResponse response;
   MutexLock lock(mutex_);
-  if (closed_) return Ended(id_);
+  if (closed_) return SessionEnded(id_);
   if (request.handle() != 0) {
     BEAMD_ASSIGN_OR_RETURN(const BufferPtr buffer, FindBuffer(request.handle()));
     if (buffer->upload != nullptr && buffer->upload->sha256().empty()) {
@@ -315,9 +328,18 @@ absl::StatusOr<v1::BeginUploadResponse> Session::BeginUpload(
       return InvalidArgument("the upload that goes on has another digest",
                              {.reason = "SHA256", .field = "sha256"});
     }
+    const v1::BufferInfo& info = buffer->info;
+    const bool same_shape = std::equal(request.shape().begin(), request.shape().end(),
+                                       info.shape().begin(), info.shape().end());
+    if (request.dtype() != info.dtype() || !same_shape) {
+      return InvalidArgument(
+          absl::StrCat("the upload that goes on is of another dtype or shape than buffer ",
+                       request.handle()),
+          {.reason = "BUFFER", .field = same_shape ? "dtype" : "shape"});
+    }
     response.set_handle(request.handle());
     response.set_offset(buffer->upload != nullptr ? static_cast<uint64_t>(buffer->upload->arrived())
-                                                  : buffer->info.bytes());
+                                                  : info.bytes());
     return response;
   }
   BEAMD_ASSIGN_OR_RETURN(const int64_t bytes, DenseBytes(request.dtype(), request.shape()));
@@ -349,7 +371,7 @@ absl::StatusOr<v1::BeginUploadResponse> Session::BeginUpload(
 
 absl::StatusOr<Session::Upload> Session::OpenUpload(uint64_t handle) {
   MutexLock lock(mutex_);
-  if (closed_) return Ended(id_);
+  if (closed_) return SessionEnded(id_);
   BEAMD_ASSIGN_OR_RETURN(const BufferPtr buffer, FindBuffer(handle));
   if (buffer->upload == nullptr) {
     return NotThere(handle, std::nullopt, "UPLOADED", "its content is there");
@@ -379,7 +401,7 @@ void Session::Read(uint64_t handle, ReadDone done) {
   bool first = false;
   absl::StatusOr<BufferSnapshot> now = [&]() -> absl::StatusOr<BufferSnapshot> {
     MutexLock lock(mutex_);
-    if (closed_) return Ended(id_);
+    if (closed_) return SessionEnded(id_);
     BEAMD_ASSIGN_OR_RETURN(const BufferPtr buffer, FindBuffer(handle));
     if (buffer->upload != nullptr) {
       return NotThere(handle, std::nullopt, "NOT_UPLOADED", "its content hasn't all come");
@@ -420,7 +442,7 @@ void Session::Quit(uint64_t joined) {
 absl::StatusOr<int64_t> Session::Free(std::span<const uint64_t> handles) {
   std::vector<BufferPtr> freed;  // goes without the lock
   MutexLock lock(mutex_);
-  if (closed_) return Ended(id_);
+  if (closed_) return SessionEnded(id_);
   for (const uint64_t handle : handles) {
     if (!buffers_.contains(handle)) return NoHandle(handle, std::nullopt, "handles");
   }
@@ -446,10 +468,11 @@ absl::StatusOr<int64_t> Session::Free(std::span<const uint64_t> handles) {
 // --- runs ---
 
 absl::Status Session::Admit(const TaskPtr& task) {
-  if (closed_) return Ended(id_);
+  if (closed_) return SessionEnded(id_);
   if (static_cast<int64_t>(queue_.size()) >= host_.limits.queued_runs) {
     return WithDetail(
-        absl::ResourceExhaustedError(absl::StrCat(queue_.size(), " runs of this session wait")),
+        absl::ResourceExhaustedError(absl::StrCat(queue_.size(), " runs of this session wait, of ",
+                                                  host_.limits.queued_runs, " that may")),
         {.reason = "QUEUED_RUNS",
          .limit = host_.limits.queued_runs,
          .value = static_cast<int64_t>(queue_.size()) + 1});
@@ -457,7 +480,9 @@ absl::Status Session::Admit(const TaskPtr& task) {
   if (const int64_t bytes = host_.queued_bytes.load() + task->use.size_bytes;
       bytes > host_.limits.queued_bytes) {
     return WithDetail(
-        absl::ResourceExhaustedError("the graphs of runs that wait take too much memory"),
+        absl::ResourceExhaustedError(absl::StrCat("the graphs of runs that wait would take ", bytes,
+                                                  " bytes of memory, over ",
+                                                  host_.limits.queued_bytes)),
         {.reason = "QUEUED_BYTES", .limit = host_.limits.queued_bytes, .value = bytes});
   }
   absl::flat_hash_map<uint64_t, uint64_t> places;
@@ -531,7 +556,7 @@ bool Session::Enqueue(const TaskPtr& task) {
   return queue_.size() == 1;
 }
 
-void Session::Run(v1::RunRequest request, const Caller& caller, std::function<bool()> abandoned,
+void Session::Run(v1::RunRequest request, const Caller& caller, std::shared_ptr<CancelToken> cancel,
                   RunDone done) {
   absl::StatusOr<GraphUse> use =
       ReadGraphUse(std::move(*request.mutable_graph()), host_.limits.graph_nodes);
@@ -543,12 +568,17 @@ void Session::Run(v1::RunRequest request, const Caller& caller, std::function<bo
   task->request = std::move(request);
   task->use = *std::move(use);
   task->caller = caller;
-  task->abandoned = std::move(abandoned);
+  task->owner = host_.supervisor->NewId();
+  task->cancel = std::move(cancel);
   task->done = std::move(done);
   Hasher key;
   key.Add(task->use.structure)
       .Add(static_cast<uint64_t>(PolicyOf(task->request)))
       .Add(static_cast<uint64_t>(task->request.match()));
+  if (task->cancel != nullptr) {
+    task->cancelling =
+        task->cancel->OnCancel([self = shared_from_this(), task] { self->Abandon(task); });
+  }
   absl::Status status;
   bool first = false;
   {
@@ -563,23 +593,37 @@ void Session::Run(v1::RunRequest request, const Caller& caller, std::function<bo
   }
   if (!status.ok()) {
     host_.counts->Add("refused");
+    if (task->cancel != nullptr) task->cancel->Remove(task->cancelling);
     return task->done(status);
   }
   host_.pace->Ran(this, SteadyNow());
   if (first) Advance(task);
 }
 
+void Session::Drop(const TaskPtr& task) {
+  host_.counts->Add("cancelled");
+  Finish(task, Abandoned());
+}
+
+void Session::Abandon(const TaskPtr& task) {
+  {
+    MutexLock lock(mutex_);
+    // What is planned or waits ends at its next step.
+    if (!task->sent) return;
+    device_.page->Stop(task->owner);
+  }
+  host_.supervisor->Cancel(task->owner, kStopGrace);
+}
+
 // The task is the first of the queue: it is planned, or runs at once.
 void Session::Advance(const TaskPtr& task) {
   if (task->fetched != nullptr) return Fetch(task);
+  if (task->abandoned()) return Drop(task);
   absl::Status status;
   bool planned = false;
   {
     MutexLock lock(mutex_);
-    if (closed_) status = Ended(id_);
-    if (status.ok() && task->abandoned && task->abandoned()) {
-      status = absl::CancelledError("nobody waits for the run any more");
-    }
+    if (closed_) status = SessionEnded(id_);
     for (size_t i = 0; i < task->inputs.size() && status.ok(); ++i) {
       const Buffer& buffer = *task->inputs[i];
       if (buffer.lost.empty()) continue;
@@ -647,7 +691,10 @@ PoolId Session::Pool() {
       // What its runs may hold, and the process itself. What it has of the
       // daemon's memory counts, and an emulated device's own.
       .memory_limit_bytes = host_.limits.bytes * (device_.own_memory ? 2 : 1) + (int64_t{2} << 30),
-      .attachments = {device_.turn, WaitsAttachment(device_.waits)},
+      .attachments = {device_.turn,
+                      Attach(internal::Attach::GROUP_TURN, kGroupTurnAttachment,
+                             device_.group_turn),
+                      Attach(internal::Attach::PAGE, kPageAttachment, device_.page)},
       .retry = false};
   const auto list = [](const std::vector<int>& cores) {
     std::string text;
@@ -666,14 +713,12 @@ void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration l
                   std::vector<std::shared_ptr<const Attachment>> attachments,
                   void (Session::*then)(const TaskPtr&, internal::Frame&)) {
   request.set_trace(task->caller.trace);
-  PoolTask asked{.owner = 0,
+  PoolTask asked{.owner = task->owner,
                  .claim = {.principal = principal_},
                  .attachments = std::move(attachments),
                  .request = std::move(request),
                  .limit = limit,
-                 .excused = [waits = device_.waits, before = device_.waits->Total()] {
-                   return waits->Total() - before;
-                 }};
+                 .excused = [page = device_.page] { return page->Waited(); }};
   asked.done = [self = shared_from_this(), task, then, limit](TaskEnd end) {
     const bool answered = end.outcome == TaskOutcome::kDone;
     if (answered && end.reply.ends().empty()) return ((*self).*then)(task, end.reply);
@@ -699,7 +744,7 @@ void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration l
         break;
       case TaskOutcome::kCancelled:
         outcome = "cancelled";
-        status = Ended(self->id_);
+        status = self->is_closed() ? SessionEnded(self->id_) : Abandoned();
         break;
       case TaskOutcome::kUnavailable:
         outcome = "unavailable";
@@ -712,10 +757,12 @@ void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration l
                             {.reason = "RUN_CRASHED"});
     }
     self->host_.counts->Add(outcome);
-    const bool began = answered ? end.reply.ran().began() : task->sent;
+    const bool began = answered ? end.reply.ran().began() : end.given && task->sent;
     if (began) self->Lose(task, std::string(status.message()));
-    // One that talks nonsense may live on.
-    if (end.outcome != TaskOutcome::kGarbage) self->LoseRunner(std::string(status.message()));
+    // One that talks nonsense may live on, and so does one that had no part in it.
+    const bool lives = end.outcome == TaskOutcome::kGarbage ||
+                       (end.outcome == TaskOutcome::kCancelled && !end.given);
+    if (!lives) self->LoseRunner(std::string(status.message()));
     self->Finish(task, status);
   };
   PoolId pool = 0;
@@ -727,7 +774,7 @@ void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration l
       asked.limit = absl::ZeroDuration();
     }
   }
-  if (asked.limit == absl::ZeroDuration()) return Finish(task, Ended(id_));
+  if (asked.limit == absl::ZeroDuration()) return Finish(task, SessionEnded(id_));
   host_.supervisor->Submit(pool, std::move(asked));
 }
 
@@ -736,6 +783,7 @@ void Session::Planned(const TaskPtr& task, internal::Frame& reply) {
     host_.counts->Add("refused");
     return Finish(task, status);
   }
+  if (task->abandoned()) return Drop(task);
   task->plan->planned = std::move(*reply.mutable_planned());
   // It looks into the store.
   host_.executor->Post([self = shared_from_this(), task] { self->Choose(task); });
@@ -832,7 +880,10 @@ void Session::BuiltPlan(const TaskPtr& task, internal::Frame& reply) {
 // Forgets what was planned, for the runner doesn't know of it, and plans anew.
 void Session::Again(const TaskPtr& task) {
   Forget(task);
-  task->sent = false;
+  {
+    MutexLock lock(mutex_);
+    task->sent = false;
+  }
   task->memories.clear();
   if (++task->attempts >= kAttempts) {
     return Finish(task, WithDetail(absl::UnavailableError("the session's runner was replaced"),
@@ -842,7 +893,7 @@ void Session::Again(const TaskPtr& task) {
 }
 
 absl::Status Session::GatherMemories(const TaskPtr& task) {
-  if (closed_) return Ended(id_);
+  if (closed_) return SessionEnded(id_);
   const Plan& plan = *task->plan;
   const size_t inputs = task->inputs.size();
   task->memories.clear();
@@ -929,6 +980,7 @@ void Session::Fetched(const TaskPtr& task, internal::Frame& reply) {
 }
 
 void Session::Start(const TaskPtr& task) {
+  if (task->abandoned()) return Drop(task);
   internal::Frame frame;
   internal::RunPlanRequest& run = *frame.mutable_run();
   std::vector<std::shared_ptr<const Attachment>> attachments;
@@ -937,6 +989,7 @@ void Session::Start(const TaskPtr& task) {
     MutexLock lock(mutex_);
     status = GatherMemories(task);
     if (status.ok()) {
+      task->sent = true;
       task->plan->used = ++plan_uses_;
       const PoolId pool = Pool();
       for (const std::shared_ptr<Content>& content : task->memories) {
@@ -953,7 +1006,7 @@ void Session::Start(const TaskPtr& task) {
   run.set_plan(task->plan->id);
   *run.mutable_variables() = task->request.variables();
   run.set_profile(task->request.profile());
-  task->sent = true;
+  run.set_run(task->owner);
   Ask(task, std::move(frame), host_.limits.run_time, std::move(attachments), &Session::Ran);
 }
 
@@ -981,25 +1034,30 @@ void Session::Ran(const TaskPtr& task, internal::Frame& reply) {
     }
   }
   if (!status.ok()) {
-    host_.counts->Add(absl::IsResourceExhausted(status) ? "memory" : "refused");
+    host_.counts->Add(absl::IsResourceExhausted(status) ? "memory"
+                      : absl::IsCancelled(status)       ? "cancelled"
+                                                        : "refused");
     return Finish(task, status);
   }
-  absl::StatusOr<v1::RunResponse> answer = [&] {
+  const bool abandoned = task->abandoned();  // not under our lock: Abandon comes with its own
+  absl::StatusOr<v1::RunResponse> answer = [&]() -> absl::StatusOr<v1::RunResponse> {
     MutexLock lock(mutex_);
+    if (closed_) return SessionEnded(id_);
+    for (size_t i = 0; i < task->inputs.size(); ++i) {
+      if (device_.own_memory && task->use.inputs[i].written) task->memories[i]->set_staged(false);
+    }
+    // Nobody would learn the handles of what is new.
+    if (abandoned) return Abandoned();
     return Answer(task, ran);
   }();
-  host_.counts->Add(task->captured ? "captured" : "ok");
+  host_.counts->Add(abandoned ? "cancelled" : task->captured ? "captured" : "ok");
   Finish(task, std::move(answer));
 }
 
 absl::StatusOr<v1::RunResponse> Session::Answer(const TaskPtr& task,
                                                 const internal::RunPlanReply& reply) {
-  if (closed_) return Ended(id_);
   const Plan& plan = *task->plan;
   v1::RunResponse response;
-  for (size_t i = 0; i < task->inputs.size(); ++i) {
-    if (device_.own_memory && task->use.inputs[i].written) task->memories[i]->set_staged(false);
-  }
   uint64_t bytes = 0;
   for (int i = 0; i < plan.planned.outputs_size(); ++i) {
     const internal::PlanOutput& output = plan.planned.outputs(i);
@@ -1075,6 +1133,7 @@ void Session::Lose(const TaskPtr& task, const std::string& why) {
 }
 
 void Session::Finish(const TaskPtr& task, absl::StatusOr<v1::RunResponse> answer) {
+  if (task->cancel != nullptr) task->cancel->Remove(task->cancelling);
   std::vector<std::pair<ReadDone, absl::StatusOr<BufferSnapshot>>> reads;
   TaskPtr next;
   {
@@ -1088,7 +1147,7 @@ void Session::Finish(const TaskPtr& task, absl::StatusOr<v1::RunResponse> answer
     }
     for (auto& [buffer, done] : task->readers) {
       if (closed_) {
-        reads.emplace_back(std::move(done), Ended(id_));
+        reads.emplace_back(std::move(done), SessionEnded(id_));
       } else if (!buffer->lost.empty()) {
         reads.emplace_back(std::move(done),
                            NotThere(buffer->info.handle(), std::nullopt, "LOST", buffer->lost));

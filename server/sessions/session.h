@@ -37,6 +37,7 @@
 #include "server/sessions/kernel_choice.h"
 #include "server/sessions/transfer_pace.h"
 #include "server/sessions/upload.h"
+#include "server/workers/cancel.h"
 #include "server/workers/supervisor.h"
 
 namespace beamd {
@@ -70,15 +71,18 @@ struct SessionLimits {
 struct SessionDevice {
   const TuningDevice* device = nullptr;
   std::shared_ptr<const Attachment> turn;
-  // How long the session's runner has waited for that.
-  std::shared_ptr<TurnWaits> waits;
+  // Before that, the one of its principal's sessions there.
+  std::shared_ptr<DeviceTurn> group_turn;
+  // Of the session's runner.
+  std::shared_ptr<RunPage> page;
   std::vector<int> cores;
   std::string sandbox;  // an argument of the runner's
   // Runs read and write copies there of what their buffers hold here.
   bool own_memory = false;
 };
 
-// How many runs ended so, by outcome: "ok", "captured", "refused", "timeout", "crash", "memory".
+// How many runs ended so, by outcome: "ok", "captured", "refused", "cancelled", "timeout", "crash",
+// "memory", "unavailable".
 class RunCounts {
  public:
   void Add(const std::string& outcome) {
@@ -119,6 +123,9 @@ struct BufferSnapshot {
   v1::BufferInfo info;
   std::shared_ptr<const Content> content;
 };
+
+// NotFound: what calls of a session that has ended are told.
+absl::Status SessionEnded(const std::string& id);
 
 // Thread-safe.
 class Session : public std::enable_shared_from_this<Session> {
@@ -174,9 +181,10 @@ class Session : public std::enable_shared_from_this<Session> {
   absl::StatusOr<int64_t> Free(std::span<const uint64_t> handles);
 
   // --- runs ---
-  // `done` is called once, on any thread; it must not block. What `abandoned` says is true of
-  // before the run has begun is not run.
-  void Run(v1::RunRequest request, const Caller& caller, std::function<bool()> abandoned,
+  // `done` is called once, on any thread; it must not block. A run that is cancelled ends before its
+  // next kernel, and its runner does where that doesn't come within two seconds: what it assigns to
+  // is lost once it has begun.
+  void Run(v1::RunRequest request, const Caller& caller, std::shared_ptr<CancelToken> cancel,
            RunDone done);
 
  private:
@@ -186,6 +194,10 @@ class Session : public std::enable_shared_from_this<Session> {
   using BufferPtr = std::shared_ptr<Buffer>;
   using TaskPtr = std::shared_ptr<Task>;
 
+  bool is_closed() const {
+    MutexLock lock(mutex_);
+    return closed_;
+  }
   absl::StatusOr<BufferPtr> FindBuffer(uint64_t handle) const BEAMD_REQUIRES(mutex_);
   absl::StatusOr<uint64_t> AddBuffer(BufferPtr buffer) BEAMD_REQUIRES(mutex_);
   // Memory that waits, or new. Its content is this session's old one: whoever takes it overwrites
@@ -199,6 +211,10 @@ class Session : public std::enable_shared_from_this<Session> {
   void Keep(std::shared_ptr<Content> content) BEAMD_REQUIRES(mutex_);
   absl::Status CheckRoom(int64_t buffers, int64_t bytes) const BEAMD_REQUIRES(mutex_);
 
+  // Nobody waits for it any more: it ends at its next step, or what it runs does.
+  void Abandon(const TaskPtr& task);
+  // Of an abandoned one, that step.
+  void Drop(const TaskPtr& task);
   absl::Status Admit(const TaskPtr& task) BEAMD_REQUIRES(mutex_);
   // True where it is the first.
   bool Enqueue(const TaskPtr& task) BEAMD_REQUIRES(mutex_);

@@ -79,7 +79,8 @@ absl::StatusOr<v1::Session> SessionTable::Open(const v1::OpenSessionRequest& req
          .value = absl::ToInt64Seconds(lease)});
   }
   SessionDevice on{.device = device, .own_memory = device->caps.kind != TargetKind::kCpu};
-  BEAMD_ASSIGN_OR_RETURN(on.waits, TurnWaits::Create());
+  BEAMD_ASSIGN_OR_RETURN(on.page, RunPage::Create());
+  BEAMD_ASSIGN_OR_RETURN(on.group_turn, GroupTurn(principal, device->id));
   for (const FleetDevice& from : fleet_.devices) {
     if (from.description.id() != device->id) continue;
     on.turn = TurnAttachment(from.turn);
@@ -97,12 +98,13 @@ absl::StatusOr<v1::Session> SessionTable::Open(const v1::OpenSessionRequest& req
       return entry.second->principal() == principal;
     });
     const bool own = mine >= limits.principal_sessions;
+    const int64_t limit = own ? limits.principal_sessions : limits.sessions;
     if (own || all >= limits.sessions) {
       return WithDetail(
-          absl::ResourceExhaustedError(own ? absl::StrCat("you have ", mine, " sessions open")
-                                           : absl::StrCat("the server has ", all, " sessions")),
+          absl::ResourceExhaustedError(absl::StrCat(own ? "you have " : "the server has ",
+                                                    own ? mine : all, " sessions open of ", limit)),
           {.reason = own ? "PRINCIPAL_SESSIONS" : "SESSIONS",
-           .limit = own ? limits.principal_sessions : limits.sessions,
+           .limit = limit,
            .value = (own ? mine : all) + 1});
     }
     sessions_[id] = session;
@@ -110,6 +112,17 @@ absl::StatusOr<v1::Session> SessionTable::Open(const v1::OpenSessionRequest& req
   spdlog::info("session={} principal={} device={} label=\"{}\" opened", id, principal, device->id,
                absl::CEscape(request.label()));
   return session->Describe();
+}
+
+absl::StatusOr<std::shared_ptr<DeviceTurn>> SessionTable::GroupTurn(const std::string& principal,
+                                                                    const std::string& device) {
+  MutexLock lock(mutex_);
+  std::erase_if(group_turns_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<DeviceTurn>& held = group_turns_[{principal, device}];
+  if (std::shared_ptr<DeviceTurn> turn = held.lock()) return turn;
+  BEAMD_ASSIGN_OR_RETURN(std::shared_ptr<DeviceTurn> turn, DeviceTurn::Create());
+  held = turn;
+  return turn;
 }
 
 absl::StatusOr<std::shared_ptr<Session>> SessionTable::Find(const std::string& id,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -59,6 +60,9 @@ class SessionTable {
 
  private:
   void Reap();
+  // That all sessions of a principal on a device share.
+  absl::StatusOr<std::shared_ptr<DeviceTurn>> GroupTurn(const std::string& principal,
+                                                        const std::string& device);
 
   Supervisor& supervisor_;
   const Fleet& fleet_;
@@ -74,6 +78,9 @@ class SessionTable {
   CondVar changed_;
   bool stopping_ BEAMD_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::shared_ptr<Session>> sessions_ BEAMD_GUARDED_BY(mutex_);
+  // By principal and device, while somebody has them.
+  std::map<std::pair<std::string, std::string>, std::weak_ptr<DeviceTurn>> group_turns_
+      BEAMD_GUARDED_BY(mutex_);
   std::unique_ptr<Executor> executor_;
   std::thread reaper_;  // last: it uses all of the above
 };

@@ -52,8 +52,6 @@ constexpr milliseconds kStartLimit{60000};
 constexpr milliseconds kRetireLimit{5000};
 // What a child that closed its channel may take to be gone: much memory is given back slowly.
 constexpr milliseconds kDeathGrace{2000};
-// What a running task of a cancelled owner still gets: less than a fresh process costs.
-constexpr milliseconds kCancelGrace{100};
 // Probes that may fail in a row before a pool is quarantined.
 constexpr int kCanaryFailures = 2;
 // Starts that may fail in a row before tasks are told, and the wait between them.
@@ -95,6 +93,9 @@ struct Child {
   std::string canary_failure;
   bool dead = false;
   Clock::time_point started;
+  // Of a task: since when it has how long, and what was excused by then.
+  Clock::time_point allowed_since;
+  absl::Duration allowed, excused;
   Clock::time_point deadline = kNever;
   // What becomes of the task, and of the count, if the deadline passes or once the child is dead.
   TaskOutcome verdict = TaskOutcome::kTimeout;
@@ -236,9 +237,9 @@ class Supervisor::Impl {
     Dispatch(pool);
   }
 
-  void Cancel(uint64_t owner) {
+  void Cancel(uint64_t owner, absl::Duration grace) {
     MutexLock lock(mutex_);
-    const auto end = Clock::now() + kCancelGrace;
+    const auto now = Clock::now();
     for (const auto& pool : pools_) {
       if (const auto queue = pool->queues.find(owner); queue != pool->queues.end()) {
         for (PoolTask& task : queue->second) {
@@ -248,9 +249,9 @@ class Supervisor::Impl {
       }
       for (const auto& child : pool->children) {
         if (child->state != Child::State::kBusy || child->task->owner != owner) continue;
-        if (child->deadline <= end) continue;
-        child->deadline = end;
+        if (child->deadline <= After(now, grace)) continue;
         child->verdict = TaskOutcome::kCancelled;
+        Allow(*child, now, grace);
       }
     }
     Wake();
@@ -426,10 +427,10 @@ class Supervisor::Impl {
     }
     Flush(child);
     child.started = Clock::now();
-    child.deadline = After(child.started, task.limit);
     child.verdict = TaskOutcome::kTimeout;
     child.state = Child::State::kBusy;
     child.task = std::move(task);
+    Allow(child, child.started, child.task->limit);
     if (!child.out.empty() || std::min(child.deadline, child.started + kTick) < sleeps_until_) {
       Wake();
     }
@@ -477,13 +478,21 @@ class Supervisor::Impl {
     }
   }
 
-  // Whether what its limit doesn't count moves its end.
+  // From now on its task has so long.
+  static void Allow(Child& child, Clock::time_point now, absl::Duration time) {
+    child.allowed_since = now;
+    child.allowed = time;
+    child.excused = child.task->excused ? child.task->excused() : absl::ZeroDuration();
+    child.deadline = After(now, time);
+  }
+
+  // Whether what isn't counted moves its end.
   static bool Excuse(Child& child, Clock::time_point now) {
-    if (child.state != Child::State::kBusy || child.verdict != TaskOutcome::kTimeout ||
-        !child.task->excused) {
-      return false;
-    }
-    child.deadline = After(child.started, child.task->limit + child.task->excused());
+    if (child.state != Child::State::kBusy || !child.task->excused) return false;
+    // One that hung up has no more time.
+    if (child.verdict == TaskOutcome::kCrash) return false;
+    child.deadline =
+        After(child.allowed_since, child.allowed + child.task->excused() - child.excused);
     return now < child.deadline;
   }
 
@@ -664,7 +673,8 @@ class Supervisor::Impl {
     const auto now = Clock::now();
     const std::string ends = frame.ends();
     if (frame.has_condition()) pool.state.condition = frame.condition();
-    TaskEnd end{.reply = std::move(frame), .ran = absl::FromChrono(now - child.started)};
+    TaskEnd end{
+        .reply = std::move(frame), .ran = absl::FromChrono(now - child.started), .given = true};
     Finish(pool, *std::move(child.task), std::move(end));
     child.task.reset();
     child.state = Child::State::kIdle;
@@ -770,7 +780,8 @@ class Supervisor::Impl {
         Finish(pool, *std::move(child->task),
                {.outcome = child->verdict,
                 .detail = child->detail,
-                .ran = absl::FromChrono(now - child->started)});
+                .ran = absl::FromChrono(now - child->started),
+                .given = true});
       }
     }
     if (!child->greeted) {
@@ -802,7 +813,7 @@ class Supervisor::Impl {
         waitid(P_PIDFD, static_cast<id_t>(child->process.pidfd), &info, WEXITED);
         if (child->task) {
           Finish(*pool, *std::move(child->task),
-                 {.outcome = TaskOutcome::kCancelled, .detail = "shutting down"});
+                 {.outcome = TaskOutcome::kCancelled, .detail = "shutting down", .given = true});
         }
         if (child->process.channel >= 0) close(child->process.channel);
         close(child->process.pidfd);
@@ -844,7 +855,7 @@ void Supervisor::SetCanary(PoolId pool, Canary canary) {
 std::string Supervisor::Quarantine(PoolId pool) const { return impl_->Quarantine(pool); }
 bool Supervisor::Release(PoolId pool) { return impl_->Release(pool); }
 void Supervisor::Submit(PoolId pool, PoolTask task) { impl_->Submit(pool, std::move(task)); }
-void Supervisor::Cancel(uint64_t owner) { impl_->Cancel(owner); }
+void Supervisor::Cancel(uint64_t owner, absl::Duration grace) { impl_->Cancel(owner, grace); }
 void Supervisor::DropContext(uint64_t context) { impl_->DropContext(context); }
 void Supervisor::Detach(PoolId pool, uint64_t attachment) { impl_->Detach(pool, attachment); }
 PoolState Supervisor::State(PoolId pool) const { return impl_->State(pool); }

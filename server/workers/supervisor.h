@@ -80,6 +80,7 @@ struct TaskEnd {
   std::string detail;
   internal::Frame reply;
   absl::Duration ran;
+  bool given = false;  // a child had it
 };
 
 struct PoolTask {
@@ -92,8 +93,8 @@ struct PoolTask {
   std::vector<std::shared_ptr<const Attachment>> attachments;
   internal::Frame request;
   absl::Duration limit = absl::InfiniteDuration();
-  // What of its running up to now the limit doesn't count; asked where it would be over. On the
-  // supervisor's thread, under its lock: no more than a look into memory. Empty: nothing.
+  // By what this grows while the task runs its limit is longer. Asked where it begins and where it
+  // would be over, under the supervisor's lock: no more than a look into memory. Empty: nothing.
   std::function<absl::Duration()> excused;
   // Called once, on the supervisor's thread: must not block, may submit.
   std::function<void(TaskEnd)> done;
@@ -149,9 +150,9 @@ class Supervisor {
   std::string Quarantine(PoolId pool) const;
 
   void Submit(PoolId pool, PoolTask task);
-  // Ends the owner's queued tasks now, and its running ones a moment later by killing their
-  // children.
-  void Cancel(uint64_t owner);
+  // Ends the owner's queued tasks now, and its running ones by killing their children, where those
+  // don't answer within `grace`; what the tasks excuse isn't counted.
+  void Cancel(uint64_t owner, absl::Duration grace = absl::Milliseconds(100));
   // Forgets a context in every child that holds it.
   void DropContext(uint64_t context);
 

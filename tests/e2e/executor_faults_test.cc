@@ -227,6 +227,149 @@ TEST_F(ExecutorFaults, RunsThatWaitBehindACrashRun) {
   EXPECT_EQ(Reason(), "LOST");
 }
 
+// Runs that nobody waits for any more, with a limit that doesn't come into it.
+class ExecutorAbandoned : public ExecutorFaults {
+ protected:
+  ExecutorAbandoned() : ExecutorFaults("--session_run_timeout=600s") {}
+
+  // It is cancelled, or its deadline passes, so long after it was sent. The time until the other
+  // client has run again.
+  absl::Duration Abandon(const std::string& graph, bool cancel,
+                         absl::Duration after = absl::Seconds(1)) {
+    v1::RunRequest request;
+    request.set_session(client_.session());
+    *request.mutable_graph() = testing::GraphOf(graph);
+    grpc::ClientContext context;
+    v1::RunResponse response;
+    if (!cancel) {
+      context.set_deadline(absl::ToChronoTime(absl::Now() + after));
+    }
+    std::thread canceller([&] {
+      absl::SleepFor(after);
+      if (cancel) context.TryCancel();
+    });
+    const grpc::Status status = client_.stub().Run(&context, request, &response);
+    canceller.join();
+    EXPECT_EQ(status.error_code(),
+              cancel ? grpc::StatusCode::CANCELLED : grpc::StatusCode::DEADLINE_EXCEEDED)
+        << status.error_message();
+    const absl::Time start = absl::Now();
+    const int before = runs_;
+    while (runs_ < before + 2 && absl::Now() < start + absl::Seconds(60)) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    return absl::Now() - start;
+  }
+};
+
+// A kernel that doesn't end is ended with its runner.
+TEST_F(ExecutorAbandoned, AKernelGivesTheDeviceUp) {
+  for (const bool cancel : {true, false}) {
+    const uint64_t x = client_.Upload({1}, {1});
+    const pid_t runner = Runner();
+    EXPECT_LT(Abandon(LongSum(x, kForever), cancel), absl::Seconds(30));
+    EXPECT_FALSE(client_.Download(x));
+    EXPECT_EQ(Reason(), "LOST");
+    EXPECT_THAT(client_.status().error_message(), HasSubstr("nobody waits"));
+    EXPECT_TRUE(client_.Free({x}));
+    EXPECT_NE(Runner(), runner);
+    ExpectWhole();
+  }
+}
+
+// Of many kernels no other one begins, and the runner lives on.
+TEST_F(ExecutorAbandoned, ARunEndsBetweenKernels) {
+  // Each sum is a kernel of some hundredths of a second.
+  constexpr int kKernels = 400;
+  constexpr int kSize = 4000;
+  std::string graph = absl::Substitute("%0 = BUFFER float32 slot $0 shape (1)\n", written_);
+  int sum = 0;
+  for (int i = 0; i < kKernels; ++i) {
+    const int at = sum;
+    absl::StrAppend(
+        &graph,
+        absl::Substitute("%$1 = EXPAND float32 (%$0) ints ($9)\n%$2 = SIN float32 (%$1)\n"
+                         "%$3 = RESHAPE float32 (%$2) ints (1,$9)\n"
+                         "%$4 = RESHAPE float32 (%$2) ints ($9,1)\n"
+                         "%$5 = EXPAND float32 (%$3) ints ($9,$9)\n"
+                         "%$6 = EXPAND float32 (%$4) ints ($9,$9)\n"
+                         "%$7 = MUL float32 (%$5, %$6)\n%$8 = SIN float32 (%$7)\n",
+                         at, at + 1, at + 2, at + 3, at + 4, at + 5, at + 6, at + 7, at + 8, kSize),
+        absl::Substitute("%$0 = REDUCE_AXIS float32 (%$1) ADD axes (0,1)\n"
+                         "%$2 = RESHAPE float32 (%$0) ints (1)\n",
+                         at + 9, at + 8, at + 10));
+    sum = at + 10;
+  }
+  absl::StrAppend(&graph, absl::Substitute("%$0 = ASSIGN float32 (%0, %$1)\n"
+                                           "%$2 = SINK void (%$0, %$1)",
+                                           sum + 1, sum, sum + 2));
+  const uint64_t buffers = client_.KeepAlive()->buffers();
+  const pid_t runner = Runner();
+  EXPECT_LT(Abandon(graph, true, absl::Seconds(4)), absl::Seconds(30));
+  // It had begun, and made nothing that nobody would know of.
+  EXPECT_FALSE(client_.Download(written_));
+  EXPECT_EQ(Reason(), "LOST");
+  EXPECT_EQ(client_.KeepAlive()->buffers(), buffers);
+  ExpectWhole();
+  EXPECT_EQ(Runner(), runner);
+}
+
+// Who has many sessions gets no more of the device by them.
+TEST(ExecutorTurns, GoFromPrincipalToPrincipal) {
+  constexpr int kMany = 7;
+  constexpr int kRuns = 5;
+  const std::string directory = FreshDirectory();
+  std::string access;
+  const auto token = [&](const std::string& name) {
+    const testing::Ran made = testing::RunProcess({"server/beamd", "token", name, "submitter"});
+    EXPECT_EQ(made.status, 0) << made.err;
+    access += made.err.substr(made.err.find('\n') + 1);
+    return made.out.substr(0, made.out.find('\n'));
+  };
+  const std::string many = token("many");
+  const std::string one = token("one");
+  std::ofstream(directory + "/access") << access;
+  const Daemon daemon("server/beamd", directory + "/store",
+                      {"--access_file=" + directory + "/access"});
+  std::vector<std::unique_ptr<ExecutorClient>> clients;
+  for (int i = 0; i <= kMany; ++i) {
+    clients.push_back(std::make_unique<ExecutorClient>(daemon.address(), i < kMany ? many : one));
+    ASSERT_TRUE(clients[i]->Open()) << clients[i]->status().error_message();
+  }
+  // Of kRuns each after the first, which is planned; the others all along.
+  std::atomic<bool> done = false;
+  std::array<double, kMany + 1> waited = {};
+  std::array<int, kMany + 1> runs = {};
+  std::vector<std::thread> threads;
+  for (int i = 0; i <= kMany; ++i) {
+    threads.emplace_back([&, i] {
+      constexpr int kTerms = 10000;
+      const uint64_t x = clients[i]->Upload({1}, {1});
+      for (int n = 0; i < kMany ? !done : n <= kRuns; ++n) {
+        const std::optional<v1::RunResponse> ran = clients[i]->Run(LongSum(x, kTerms));
+        if (!ran) {
+          ADD_FAILURE() << clients[i]->status().error_message();
+          break;
+        }
+        if (n == 0) continue;
+        waited[i] += ran->statistics().wait_s();
+        ++runs[i];
+      }
+      if (i == kMany) done = true;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  double others_s = 0;
+  int others = 0;
+  for (int i = 0; i < kMany; ++i) {
+    others_s += waited[i];
+    others += runs[i];
+  }
+  ASSERT_GT(others, 0);
+  // A turn of the seven's is all that it waits for; they wait for each other besides.
+  EXPECT_LT(waited[kMany] / kRuns, 0.5 * others_s / others);
+}
+
 // Whoever waits for the device longer than a run may take has not run so long.
 TEST(ExecutorTurns, ALimitCountsRunningAndNoWaiting) {
   // Wide of the mark on both sides: others may have the cores too.

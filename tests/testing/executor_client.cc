@@ -85,7 +85,8 @@ v1::ErrorDetail DetailOf(const grpc::Status& status) {
   return detail;
 }
 
-ExecutorClient::ExecutorClient(const std::string& address) {
+ExecutorClient::ExecutorClient(const std::string& address, const std::string& token)
+    : token_(token) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(std::numeric_limits<int>::max());
   // A connection of its own: clients are other people.
@@ -96,8 +97,13 @@ ExecutorClient::ExecutorClient(const std::string& address) {
   stub_ = v1::Executor::NewStub(channel);
 }
 
+void ExecutorClient::Authorize(grpc::ClientContext& context) const {
+  if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
+}
+
 bool ExecutorClient::Open(double lease_s, const std::string& device) {
   grpc::ClientContext context;
+  Authorize(context);
   v1::OpenSessionRequest request;
   if (!device.empty()) request.mutable_device()->set_id(device);
   if (lease_s > 0) {
@@ -113,6 +119,7 @@ bool ExecutorClient::Open(double lease_s, const std::string& device) {
 
 std::optional<v1::Session> ExecutorClient::KeepAlive() {
   grpc::ClientContext context;
+  Authorize(context);
   v1::KeepAliveRequest request;
   request.set_session(session_);
   v1::Session session;
@@ -122,6 +129,7 @@ std::optional<v1::Session> ExecutorClient::KeepAlive() {
 
 bool ExecutorClient::Close() {
   grpc::ClientContext context;
+  Authorize(context);
   v1::CloseSessionRequest request;
   request.set_session(session_);
   v1::CloseSessionResponse response;
@@ -131,6 +139,7 @@ bool ExecutorClient::Close() {
 std::optional<v1::BeginUploadResponse> ExecutorClient::Begin(
     const v1::BeginUploadRequest& request) {
   grpc::ClientContext context;
+  Authorize(context);
   v1::BeginUploadResponse response;
   if (!Note(stub_->BeginUpload(&context, request, &response))) return std::nullopt;
   return response;
@@ -139,6 +148,7 @@ std::optional<v1::BeginUploadResponse> ExecutorClient::Begin(
 bool ExecutorClient::SendChunks(uint64_t handle, std::span<const std::byte> bytes, size_t offset,
                                 size_t chunk_bytes, bool spoil) {
   grpc::ClientContext context;
+  Authorize(context);
   v1::UploadResponse response;
   const auto writer = stub_->Upload(&context, &response);
   bool first = true;
@@ -184,6 +194,7 @@ uint64_t ExecutorClient::Upload(const std::vector<int64_t>& shape,
 std::optional<std::string> ExecutorClient::Download(uint64_t handle, uint64_t offset,
                                                     uint64_t bytes) {
   grpc::ClientContext context;
+  Authorize(context);
   v1::DownloadRequest request;
   request.set_session(session_);
   request.set_handle(handle);
@@ -217,6 +228,7 @@ std::vector<float> ExecutorClient::Floats(uint64_t handle) {
 
 bool ExecutorClient::Free(const std::vector<uint64_t>& handles) {
   grpc::ClientContext context;
+  Authorize(context);
   v1::FreeRequest request;
   request.set_session(session_);
   request.mutable_handles()->Add(handles.begin(), handles.end());
@@ -226,6 +238,7 @@ bool ExecutorClient::Free(const std::vector<uint64_t>& handles) {
 
 std::optional<v1::RunResponse> ExecutorClient::Run(v1::RunRequest request) {
   grpc::ClientContext context;
+  Authorize(context);
   request.set_session(session_);
   v1::RunResponse response;
   if (!Note(stub_->Run(&context, request, &response))) return std::nullopt;

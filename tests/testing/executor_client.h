@@ -32,8 +32,8 @@ v1::ErrorDetail DetailOf(const grpc::Status& status);
 
 class ExecutorClient {
  public:
-  // Waits for the connection.
-  explicit ExecutorClient(const std::string& address);
+  // Waits for the connection. `token` is the caller's, where the server wants one.
+  explicit ExecutorClient(const std::string& address, const std::string& token = "");
 
   v1::Executor::Stub& stub() { return *stub_; }
   const std::string& session() const { return session_; }
@@ -62,11 +62,13 @@ class ExecutorClient {
   std::optional<v1::RunResponse> Run(absl::string_view text);
 
  private:
+  void Authorize(grpc::ClientContext& context) const;
   bool Note(const grpc::Status& status) {
     if (!status.ok()) status_ = status;
     return status.ok();
   }
 
+  const std::string token_;
   std::unique_ptr<v1::Executor::Stub> stub_;
   std::string session_;
   grpc::Status status_;

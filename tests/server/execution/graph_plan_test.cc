@@ -49,7 +49,7 @@ class GraphPlanTest : public ::testing::Test {
     return values;
   }
   absl::Status Run(const std::vector<Buffer*>& memories, const VariableValues& variables = {}) {
-    return plan_->Run(memories, variables, nullptr, /*profile=*/true, result_);
+    return plan_->Run(memories, variables, {.profile = true}, result_);
   }
 
   UOpGraph graph_;
@@ -79,6 +79,35 @@ TEST_F(GraphPlanTest, RunsOnOtherMemoryEachTime) {
   EXPECT_THAT(Floats(*first), ElementsAre(10, 21));
   EXPECT_THAT(Floats(*second), ElementsAre(3, 8));
   EXPECT_FALSE(Run({first}).ok());
+}
+
+TEST_F(GraphPlanTest, StopsBeforeAKernel) {
+  // Two kernels: the sum is needed whole.
+  ASSERT_TRUE(Make(R"(%0 = BUFFER float32 slot 0 shape (2)
+%1 = REDUCE_AXIS float32 (%0) ADD axes (0)
+%2 = EXPAND float32 (%1) ints (2)
+%3 = ADD float32 (%0, %2)
+%4 = REDUCE_AXIS float32 (%3) ADD axes (0)
+%5 = SINK void (%4))",
+                   1)
+                  .ok());
+  ASSERT_EQ(plan_->launches(), 2);
+  Buffer* const out = Memory({-1});
+  int asked = 0;
+  const auto run = [&](int most) {
+    asked = 0;
+    return plan_->Run(std::vector<Buffer*>{Memory({1, 2}), out}, {},
+                      {.stops = [&, most] { return ++asked > most; }}, result_);
+  };
+  EXPECT_TRUE(absl::IsCancelled(run(0)));
+  EXPECT_FALSE(result_.began);
+  EXPECT_TRUE(absl::IsCancelled(run(1)));
+  EXPECT_TRUE(result_.began);
+  EXPECT_THAT(Floats(*out), ElementsAre(-1));
+  // It runs as ever afterwards.
+  EXPECT_TRUE(run(2).ok());
+  EXPECT_EQ(asked, 2);
+  EXPECT_THAT(Floats(*out), ElementsAre(9));
 }
 
 TEST_F(GraphPlanTest, AnOutputIsTheInputItIsOrMemoryOfItsOwn) {
