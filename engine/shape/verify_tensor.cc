@@ -104,7 +104,8 @@ class TensorCheck {
         return Fault("SYMBOLIC",
                      size.size_nodes == 0
                          ? "a size is integer arithmetic over variables and constants"
-                         : "a size is too large an expression",
+                         : absl::StrCat("a size is an expression of over ", limits_.max_size_nodes,
+                                        " nodes"),
                      Entry("src", i), limits_.max_size_nodes, size.size_nodes);
       }
     }
@@ -126,8 +127,10 @@ class TensorCheck {
       elements *= std::max(static_cast<double>(size.is_number() ? size.number() : size.max()), 1.0);
     }
     if (elements <= static_cast<double>(limits_.max_elements)) return absl::OkStatus();
-    return Fault("TOO_MANY_ELEMENTS", absl::StrCat("has shape ", ShapeText(shape)), field,
-                 limits_.max_elements);
+    return Fault("TOO_MANY_ELEMENTS",
+                 absl::StrCat("has shape ", ShapeText(shape), ", the limit is ",
+                              limits_.max_elements, " elements"),
+                 field, limits_.max_elements);
   }
 
   // The expressions that `shape` has now are no larger than a client's may be.
@@ -136,8 +139,10 @@ class TensorCheck {
       if (size.is_number()) continue;
       const auto nodes = static_cast<int64_t>(Toposort(size.expr()).size());
       if (nodes <= limits_.max_size_nodes) continue;
-      return Fault("SYMBOLIC", "a size becomes too large an expression", "ints_arg",
-                   limits_.max_size_nodes, nodes);
+      return Fault("SYMBOLIC",
+                   absl::StrCat("a size becomes an expression of ", nodes, " nodes, the limit is ",
+                                limits_.max_size_nodes),
+                   "ints_arg", limits_.max_size_nodes, nodes);
     }
     return absl::OkStatus();
   }
@@ -257,10 +262,10 @@ class TensorCheck {
     const BufferArg& buffer = u_.data<BufferArg>();
     const auto [it, fresh] = (u_.is(Op::kBuffer) ? buffers_ : empties_).emplace(buffer.id, u_);
     if (!fresh) {
-      return Fault("BUFFER",
-                   absl::StrCat("buffer ", buffer.id, " is described differently by node ",
-                                of(it->second).index),
-                   "buffer_arg");
+      return Fault(
+          "BUFFER",
+          absl::StrCat("node ", of(it->second).index, " describes the same buffer differently"),
+          "buffer_arg");
     }
     const Shape sizes = Sizes(buffer.shape);
     BEAMD_RETURN_IF_ERROR(NotNegative(sizes, "buffer_arg.shape"));
@@ -423,8 +428,7 @@ class TensorCheck {
     const auto [it, fresh] = assigned_.emplace(buffer, u_);
     if (!fresh) {
       return Fault("ASSIGNED_TWICE",
-                   absl::StrCat("buffer ", buffer.data<BufferArg>().id, " is assigned by node ",
-                                of(it->second).index, " too"),
+                   absl::StrCat("its buffer is assigned by node ", of(it->second).index, " too"),
                    "src[0]");
     }
     node().shape = shape(0);

@@ -164,8 +164,9 @@ class KernelCheck {
       }
       if (u.is(Op::kReduceAxis)) {
         if (++depth[u.id()] > kMaxReductionDepth) {
-          return Fault(u, "DEPTH", "too many reductions of reductions", "src", kMaxReductionDepth,
-                       depth[u.id()]);
+          return Fault(u, "DEPTH",
+                       absl::StrCat("reductions of reductions, over ", kMaxReductionDepth, " deep"),
+                       "src", kMaxReductionDepth, depth[u.id()]);
         }
         BEAMD_RETURN_IF_ERROR(ReduceShape(u, shape));
       }

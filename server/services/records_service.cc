@@ -83,7 +83,7 @@ absl::Status Resolve(Store& store, const v1::ResolveRequest& request,
                      v1::ResolveResponse& response) {
   if (request.keys_size() > kKeysMax) {
     return InvalidArgument(
-        "too many keys",
+        absl::StrCat(request.keys_size(), " keys, the limit is ", kKeysMax),
         {.reason = "TOO_MANY", .field = "keys", .limit = kKeysMax, .value = request.keys_size()});
   }
   const uint64_t newest = store.sequence();

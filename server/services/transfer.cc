@@ -29,6 +29,8 @@ using google::protobuf::internal::WireFormatLite;
 // Of a Download's chunk. Larger ones gain nothing and hold more memory; a small run of another
 // client waits behind one of them.
 constexpr int64_t kDownloadBytes = int64_t{256} << 10;
+// What a client whose session has ended may take for the message that is on its way.
+constexpr absl::Duration kCutGrace = absl::Milliseconds(300);
 // Of a session's id, in the audit; ours are shorter.
 constexpr size_t kIdShown = 64;
 
@@ -84,17 +86,27 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   }
 
   void Wake() BEAMD_REQUIRES(mutex_) {
-    if (busy_ || ended_ || (filled_ == 0 && !at_end_)) return;
+    if (busy_ || ended_ || (filled_ == 0 && !at_end_ && !cut_)) return;
     busy_ = true;
     desk_.executor().Post([self = self_] { self->Step(); });
   }
 
+  // The session has ended, and what its client still sends, or doesn't, is of no use.
+  void Cut() {
+    MutexLock lock(mutex_);
+    cut_ = true;
+    Wake();
+  }
+
   void Step() {
     grpc::ByteBuffer* bytes = nullptr;
+    bool cut = false;
     {
       MutexLock lock(mutex_);
       if (filled_ > 0) bytes = &bytes_[head_];
+      cut = cut_;
     }
+    if (cut) return End(SessionEnded(session_->id()));
     if (bytes == nullptr) return End(Complete());
     const absl::Status status = Take(*bytes);
     const auto size = static_cast<int64_t>(bytes->Length());
@@ -125,8 +137,18 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
                              sessions_.Find(chunk.session, visit_.principal.name));
       BEAMD_ASSIGN_OR_RETURN(upload_, session->OpenUpload(chunk.handle));
       session_ = std::move(session);
+      joined_ = session_->Join([this, weak = std::weak_ptr(self_)] {
+        const std::shared_ptr<UploadReactor> self = weak.lock();
+        if (self != nullptr) desk_.executor().Post([self] { self->Cut(); });
+      });
+    } else if ((!chunk.session.empty() && chunk.session != session_->id()) ||
+               (chunk.handle != 0 && chunk.handle != upload_.handle)) {
+      return InvalidArgument("a chunk names another buffer than the first one",
+                             {.reason = "OTHER_BUFFER",
+                              .field = chunk.session.empty() ? "handle" : "session",
+                              .value = static_cast<int64_t>(chunk.handle)});
     }
-    session_->Touch(SteadyNow());
+    if (joined_ == 0 || !session_->Touch(SteadyNow())) return SessionEnded(session_->id());
     return upload_.state->Take(upload_.stream, chunk.piece, sessions_.limits().chunk_bytes);
   }
 
@@ -148,6 +170,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
 
   void End(const absl::Status& status) {
     if (!status.ok() && session_ != nullptr) session_->CloseUpload(upload_);
+    if (joined_ != 0) session_->Quit(joined_);
     {
       MutexLock lock(mutex_);
       ended_ = true;
@@ -163,6 +186,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   std::shared_ptr<UploadReactor> self_;
   // Of the steps.
   std::shared_ptr<Session> session_;
+  uint64_t joined_ = 0;
   Session::Upload upload_;
 
   Mutex mutex_;
@@ -171,6 +195,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   size_t filled_ BEAMD_GUARDED_BY(mutex_) = 0;
   bool reading_ BEAMD_GUARDED_BY(mutex_) = true;
   bool at_end_ BEAMD_GUARDED_BY(mutex_) = false;
+  bool cut_ BEAMD_GUARDED_BY(mutex_) = false;
   bool busy_ BEAMD_GUARDED_BY(mutex_) = false;  // a step is posted, or runs
   bool ended_ BEAMD_GUARDED_BY(mutex_) = false;
 };
@@ -219,7 +244,7 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
       MutexLock lock(mutex_);
       writing_ = false;
       gone_ |= !ok;
-      if (!gone_ && made_) WriteOn();
+      if (!gone_ && !cut_ && made_) WriteOn();
       if (busy_ || ended_ || !HasStep()) return;
       busy_ = true;
     }
@@ -269,8 +294,11 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
                       .value = static_cast<int64_t>(request.offset())}));
     }
     // What a client doesn't take holds memory that is the session's.
-    joined_ = session_->Join([this] { context_->TryCancel(); });
-    if (joined_ == 0) return End(absl::CancelledError("the session has ended"));
+    joined_ = session_->Join([this, weak = std::weak_ptr(self_)] {
+      const std::shared_ptr<DownloadReactor> self = weak.lock();
+      if (self != nullptr) desk_.executor().Post([self] { self->Cut(); });
+    });
+    if (joined_ == 0) return End(SessionEnded(session_->id()));
     snapshot_ = std::move(snapshot);
     offset_ = static_cast<int64_t>(request.offset());
     end_ = request.bytes() == 0 ? static_cast<int64_t>(size)
@@ -278,17 +306,37 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
     Step();
   }
 
+  // The session has ended. Who takes what is on its way is told so; who doesn't has to go.
+  void Cut() {
+    MutexLock lock(mutex_);
+    if (ended_) return;
+    cut_ = true;
+    Wake();
+    desk_.executor().PostAfter(kCutGrace, [self = self_] {
+      MutexLock lock(self->mutex_);
+      if (!self->ended_) self->context_->TryCancel();
+    });
+  }
+
   // Makes the next message. Only one step is posted or runs at a time.
   void Step() {
     bool gone = false;
+    bool cut = false;
     bool drained = false;
     {
       MutexLock lock(mutex_);
       gone = gone_;
+      // A message that is out goes first.
+      if (cut_ && writing_) {
+        busy_ = false;
+        return;
+      }
+      cut = cut_;
       drained = at_end_ && !made_ && !writing_;
     }
-    if (gone) return End(absl::CancelledError("the client or the session is gone"));
-    if (drained) return End(absl::OkStatus());
+    if (gone && !cut) return End(absl::CancelledError("the client is gone"));
+    if (drained && !gone) return End(absl::OkStatus());
+    if (cut) return End(SessionEnded(session_->id()));
     session_->Touch(SteadyNow());
     const int64_t size = std::min(kDownloadBytes, end_ - offset_);
     grpc::ByteBuffer bytes = ChunkBytes(snapshot_, offset_, size, first_);
@@ -321,8 +369,8 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
 
   // There is a message to make, or nothing left to wait for.
   bool HasStep() const BEAMD_REQUIRES(mutex_) {
-    const bool makes = !made_ && !at_end_;
-    return makes || (!writing_ && (gone_ || (at_end_ && !made_)));
+    const bool makes = !made_ && !at_end_ && !cut_;
+    return makes || (!writing_ && (gone_ || cut_ || (at_end_ && !made_)));
   }
   void Wake() BEAMD_REQUIRES(mutex_) {
     if (busy_ || ended_ || !HasStep()) return;
@@ -360,6 +408,7 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
   bool writing_ BEAMD_GUARDED_BY(mutex_) = false;
   bool at_end_ BEAMD_GUARDED_BY(mutex_) = false;  // the last message was made
   bool gone_ BEAMD_GUARDED_BY(mutex_) = false;    // the client
+  bool cut_ BEAMD_GUARDED_BY(mutex_) = false;     // the session has ended
   bool busy_ BEAMD_GUARDED_BY(mutex_) = true;     // a step is posted, or runs
   bool ended_ BEAMD_GUARDED_BY(mutex_) = false;
 };

@@ -20,7 +20,8 @@ class Budget {
     MutexLock lock(mutex_);
     if (buffers_ + 1 > most_buffers_) {
       return WithDetail(
-          absl::ResourceExhaustedError(absl::StrCat("the server holds ", buffers_, " buffers")),
+          absl::ResourceExhaustedError(absl::StrCat("the server holds ", buffers_, " buffers of ",
+                                                    most_buffers_, ": no room for another")),
           {.reason = "BUFFERS", .limit = most_buffers_, .value = buffers_ + 1});
     }
     if (bytes > most_bytes_ - bytes_) {

@@ -16,12 +16,12 @@ bool IsMovement(v1::Op op) {
 
 absl::StatusOr<GraphUse> ReadGraphUse(v1::Graph graph, int64_t max_nodes) {
   if (graph.nodes_size() > max_nodes) {
-    return WithDetail(
-        absl::ResourceExhaustedError(absl::StrCat("the graph has ", graph.nodes_size(), " nodes")),
-        {.reason = "NODES",
-         .field = "graph.nodes",
-         .limit = max_nodes,
-         .value = graph.nodes_size()});
+    return WithDetail(absl::ResourceExhaustedError(absl::StrCat(
+                          "the graph has ", graph.nodes_size(), " nodes, over ", max_nodes)),
+                      {.reason = "NODES",
+                       .field = "graph.nodes",
+                       .limit = max_nodes,
+                       .value = graph.nodes_size()});
   }
   GraphUse use;
   // By handle, and of EMPTYs by their id: those are other memory, so they get other numbers.

@@ -37,7 +37,8 @@ absl::Status UploadState::Take(uint64_t stream, const UploadPiece& piece, int64_
   }
   if (piece.size_bytes > most_bytes) {
     return WithDetail(
-        absl::ResourceExhaustedError(absl::StrCat("a chunk of ", piece.size_bytes, " bytes")),
+        absl::ResourceExhaustedError(
+            absl::StrCat("a chunk of ", piece.size_bytes, " bytes, over ", most_bytes)),
         {.reason = "CHUNK", .field = "data", .limit = most_bytes, .value = piece.size_bytes});
   }
   // Checked and hashed where it lies, while it is in the cache.

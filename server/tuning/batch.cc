@@ -64,7 +64,8 @@ absl::Status Batch::Add(v1::TuneBatchRequest message) {
   const auto count = static_cast<int>(items_.size());
   if (count >= options_.items_max) {
     return WithDetail(
-        absl::ResourceExhaustedError("too many items in a batch"),
+        absl::ResourceExhaustedError(
+            absl::StrCat("a batch has at most ", options_.items_max, " items")),
         {.reason = "TOO_MANY", .field = "item", .limit = options_.items_max, .value = count + 1});
   }
   auto item = std::make_unique<Item>();

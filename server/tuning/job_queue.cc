@@ -47,7 +47,8 @@ absl::Status JobQueue::CheckRoom(const std::string& principal) const {
   }
   const auto queued = static_cast<int>(waiting_.size());
   if (queued < options_.queued_max) return absl::OkStatus();
-  return WithDetail(absl::ResourceExhaustedError("too many jobs are queued"),
+  return WithDetail(absl::ResourceExhaustedError(absl::StrCat(
+                        queued, " jobs are queued, the limit is ", options_.queued_max)),
                     {.reason = "QUEUE_FULL", .limit = options_.queued_max, .value = queued});
 }
 

@@ -19,6 +19,7 @@
 #include "absl/strings/substitute.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/crc32c.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/daemon.h"
@@ -96,6 +97,58 @@ TEST_F(ExecutorHostile, ADownloadThatNobodyReadsEndsWithItsSession) {
     while (reader->Read(&chunk)) {
     }
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+}
+
+// A transfer whose client is there is told why it ends, whether it is sending, reading or neither.
+TEST_F(ExecutorHostile, TransfersAreToldThatTheirSessionHasEnded) {
+  const auto expect_told = [](const grpc::Status& status) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND) << status.error_message();
+    EXPECT_EQ(testing::DetailOf(status).reason(), "SESSION");
+    EXPECT_EQ(testing::DetailOf(status).field(), "session");
+  };
+  for (const bool closes : {true, false}) {
+    const std::unique_ptr<ExecutorClient> client = Client(2);
+    const uint64_t x = client->Upload({kMost / 2}, std::vector<float>(kMost / 2, 1));
+    ASSERT_NE(x, 0) << client->status().error_message();
+    grpc::ClientContext down;
+    v1::DownloadRequest request;
+    request.set_session(client->session());
+    request.set_handle(x);
+    const auto reader = client->stub().Download(&down, request);
+    v1::DownloadChunk got;
+    ASSERT_TRUE(reader->Read(&got));
+
+    v1::BeginUploadRequest begin;
+    begin.set_session(client->session());
+    begin.set_dtype(v1::SCALAR_FLOAT32);
+    begin.add_shape(kMost / 4);
+    const std::optional<v1::BeginUploadResponse> begun = client->Begin(begin);
+    ASSERT_TRUE(begun) << client->status().error_message();
+    grpc::ClientContext up;
+    v1::UploadResponse response;
+    const auto writer = client->stub().Upload(&up, &response);
+    v1::UploadChunk chunk;
+    chunk.set_session(client->session());
+    chunk.set_handle(begun->handle());
+    chunk.set_data(std::string(1024, 'x'));
+    chunk.set_crc32c(Crc32c(0, std::as_bytes(std::span(chunk.data()))));
+    ASSERT_TRUE(writer->Write(chunk));
+
+    if (closes) {
+      EXPECT_TRUE(client->Close());
+    }
+    // It sends no more, and its call ends all the same.
+    expect_told(writer->Finish());
+    while (reader->Read(&got)) {
+    }
+    if (closes) {
+      expect_told(reader->Finish());
+    } else {
+      // It took nothing since before the lease ended.
+      EXPECT_FALSE(reader->Finish().ok());
+    }
+    ExpectMemoryIsBack();
   }
 }
 

@@ -6,11 +6,13 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "engine/base/crc32c.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/daemon.h"
@@ -191,6 +193,57 @@ TEST_F(ExecutorRequests, HandlesThatAreNone) {
 %4 = SINK void (%2, %3))",
                              x_),
             {.reason = "BUFFER", .node = 2, .field = "graph.nodes[2].buffer_arg"});
+}
+
+TEST_F(ExecutorRequests, UploadsThatAreOthers) {
+  v1::BeginUploadRequest request;
+  request.set_session(client_.session());
+  request.set_dtype(v1::SCALAR_FLOAT32);
+  request.add_shape(8);
+  request.set_sha256(std::string(32, 'x'));
+  request.set_handle(client_.Begin(request)->handle());
+  before_ = *client_.KeepAlive();
+  const auto goes_on = [&](const std::function<void(v1::BeginUploadRequest&)>& change) {
+    v1::BeginUploadRequest changed = request;
+    change(changed);
+    return client_.Begin(changed).has_value();
+  };
+  EXPECT_TRUE(goes_on([](v1::BeginUploadRequest&) {}));
+  Expect("of another shape", goes_on([](v1::BeginUploadRequest& r) { r.set_shape(0, 4); }),
+         {.reason = "BUFFER", .field = "shape"});
+  Expect("of no shape", goes_on([](v1::BeginUploadRequest& r) { r.clear_shape(); }),
+         {.reason = "BUFFER", .field = "shape"});
+  Expect("of another dtype",
+         goes_on([](v1::BeginUploadRequest& r) { r.set_dtype(v1::SCALAR_INT32); }),
+         {.reason = "BUFFER", .field = "dtype"});
+  Expect("of another content",
+         goes_on([](v1::BeginUploadRequest& r) { r.set_sha256(std::string(32, 'y')); }),
+         {.reason = "SHA256", .field = "sha256"});
+
+  // A stream that goes on with another buffer than it began with.
+  const auto stream = [&](const std::string& session, uint64_t handle) {
+    grpc::ClientContext context;
+    v1::UploadResponse response;
+    const auto writer = client_.stub().Upload(&context, &response);
+    v1::UploadChunk chunk;
+    chunk.set_session(client_.session());
+    chunk.set_handle(request.handle());
+    chunk.set_data(std::string(4, 'x'));
+    chunk.set_crc32c(Crc32c(0, std::as_bytes(std::span(chunk.data()))));
+    chunk.set_offset(client_.Begin(request)->offset());
+    writer->Write(chunk);
+    chunk.set_session(session);
+    chunk.set_handle(handle);
+    chunk.set_offset(chunk.offset() + 4);
+    writer->Write(chunk);
+    writer->WritesDone();
+    const grpc::Status status = writer->Finish();
+    EXPECT_EQ(status.error_code(), kInvalid) << status.error_message();
+    return testing::DetailOf(status).reason();
+  };
+  EXPECT_EQ(stream("", whole_), "OTHER_BUFFER");
+  EXPECT_EQ(stream(other_.session(), 0), "OTHER_BUFFER");
+  EXPECT_TRUE(client_.Free({request.handle()}));
 }
 
 TEST_F(ExecutorRequests, GradientsThatAreNone) {
