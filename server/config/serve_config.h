@@ -58,7 +58,7 @@ struct ServeConfig {
   int64_t sessions_mb = 0;
   int64_t chunk_kb = 4096;
   int64_t inline_kb = 4096;
-  int64_t shared_transfer_mb = 16;
+  int64_t shared_transfer_mb = 12;
   int64_t session_runs = 256;
   int64_t queued_graphs_mb = 1024;
   absl::Duration session_lease = absl::Minutes(1);

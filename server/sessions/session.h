@@ -51,7 +51,7 @@ struct SessionLimits {
   int64_t total_bytes = int64_t{16} << 30;
   int64_t chunk_bytes = int64_t{4} << 20;
   // A second and core that serves, of all transfers, while other sessions run; 0: no limit.
-  int64_t shared_transfer_bytes = int64_t{16} << 20;
+  int64_t shared_transfer_bytes = int64_t{12} << 20;
   int64_t inline_bytes = int64_t{4} << 20;
   int64_t queued_runs = 256;  // of one session
   // About what the graphs of all sessions' runs take that have not ended.
