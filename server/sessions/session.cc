@@ -579,9 +579,9 @@ void Session::Run(v1::RunRequest request, const Caller& caller, std::shared_ptr<
     task->cancelling =
         task->cancel->OnCancel([self = shared_from_this(), task] { self->Abandon(task); });
   }
-  absl::Status status;
+  absl::Status status = host_.tuner->CheckServes(*device_.device);
   bool first = false;
-  {
+  if (status.ok()) {
     MutexLock lock(mutex_);
     status = Admit(task);
     if (status.ok()) {

@@ -104,6 +104,7 @@ struct SessionHost {
   SessionLimits limits;
   Supervisor* supervisor = nullptr;
   KernelChooser* chooser = nullptr;
+  const Tuner* tuner = nullptr;
   Budget* budget = nullptr;
   ContentIndex* index = nullptr;
   RunCounts* counts = nullptr;

@@ -44,6 +44,7 @@ SessionTable::SessionTable(SessionTableOptions options, Supervisor& supervisor, 
   host_.limits = options.limits;
   host_.supervisor = &supervisor_;
   host_.chooser = &chooser_;
+  host_.tuner = &tuner_;
   host_.budget = &budget_;
   host_.index = &index_;
   host_.counts = &counts_;
@@ -65,6 +66,7 @@ SessionTable::~SessionTable() {
 absl::StatusOr<v1::Session> SessionTable::Open(const v1::OpenSessionRequest& request,
                                                const std::string& principal) {
   BEAMD_ASSIGN_OR_RETURN(const TuningDevice* const device, tuner_.SelectDevice(request.device()));
+  BEAMD_RETURN_IF_ERROR(tuner_.CheckServes(*device));
   const SessionLimits& limits = host_.limits;
   absl::Duration lease = limits.lease;
   if (request.has_lease()) {

@@ -39,8 +39,8 @@ class SessionTable {
   // Ends them all, and waits for what they run.
   ~SessionTable();
 
-  // InvalidArgument: no such device, a lease that is none or longer than the longest;
-  // ResourceExhausted.
+  // InvalidArgument: no such device, a lease that is none or longer than the longest; Unavailable:
+  // the device is in quarantine; ResourceExhausted.
   absl::StatusOr<v1::Session> Open(const v1::OpenSessionRequest& request,
                                    const std::string& principal);
   // Begins its lease anew. NotFound, the same for a session of another principal as for none.

@@ -299,6 +299,14 @@ absl::StatusOr<const TuningDevice*> Tuner::SelectDevice(const v1::DeviceSelector
                          {.reason = "NO_SUCH_DEVICE", .field = "device"});
 }
 
+absl::Status Tuner::CheckServes(const TuningDevice& device) const {
+  const std::string why = parts_.quarantine(device);
+  if (why.empty()) return absl::OkStatus();
+  return WithDetail(absl::UnavailableError(absl::StrCat(device.id, " is ", why,
+                                                        "; `beamctl devices release` ends that")),
+                    {.reason = "DEVICE_QUARANTINED", .field = "device"});
+}
+
 absl::StatusOr<Tuner::Plan> Tuner::MakePlan(const v1::Graph& graph, const v1::SearchOptions& search,
                                             const v1::DeviceSelector& selector,
                                             v1::MatchPolicy policy) const {
@@ -551,11 +559,7 @@ absl::Status Tuner::CheckQuota(const std::string& principal) {
 absl::StatusOr<bool> Tuner::Accept(Plan plan, const v1::TuneRequest& request, v1::MissReason miss,
                                    const Caller& caller, std::shared_ptr<Job> job) {
   BEAMD_RETURN_IF_ERROR(CheckQuota(caller.principal));
-  if (const std::string why = parts_.quarantine(*plan.device); !why.empty()) {
-    return WithDetail(absl::UnavailableError(absl::StrCat(plan.device->id, " is ", why,
-                                                          "; `beamctl devices release` ends that")),
-                      {.reason = "DEVICE_QUARANTINED", .field = "device"});
-  }
+  BEAMD_RETURN_IF_ERROR(CheckServes(*plan.device));
   auto task = std::make_shared<Task>();
   task->job = std::move(job);
   task->plan = std::move(plan);

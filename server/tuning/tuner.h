@@ -136,6 +136,8 @@ class Tuner {
 
   // The first that fits; InvalidArgument where none does.
   absl::StatusOr<const TuningDevice*> SelectDevice(const v1::DeviceSelector& selector) const;
+  // Unavailable where the device is in quarantine.
+  absl::Status CheckServes(const TuningDevice& device) const;
   const std::vector<TuningDevice>& devices() const { return devices_; }
   const TunerParts& parts() const { return parts_; }
   const v1::SearchOptions& defaults() const { return options_.defaults; }

@@ -462,6 +462,32 @@ class FailingGpuTest : public ::testing::Test {
   std::unique_ptr<Daemon> daemon_;
 };
 
+// Its known kernel fails wherever a runner starts: nothing is run there any more, for no session.
+TEST_F(FailingGpuTest, ADeviceInQuarantineRunsNothing) {
+  Start("cuLaunchKernel:0=700");
+  const std::unique_ptr<ExecutorClient> before = Open("cuda:0");
+  const std::unique_ptr<ExecutorClient> elsewhere = Open("hip:0");
+  const uint64_t x = before->Upload({4}, {1, 2, 3, 4});
+  for (const pid_t runner : daemon_->Children("runner")) kill(runner, SIGKILL);
+  ExecutorClient after(daemon_->address());
+  const absl::Time start = absl::Now();
+  while (after.Open(0, "cuda:0") && absl::Now() < start + absl::Seconds(60)) {
+    ASSERT_TRUE(after.Close());
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+  EXPECT_EQ(after.status().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(after.detail().reason(), "DEVICE_QUARANTINED");
+  EXPECT_FALSE(before->Run(AddOne(x, 4)));
+  EXPECT_EQ(before->status().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(before->detail().reason(), "DEVICE_QUARANTINED");
+  EXPECT_THAT(before->status().error_message(), HasSubstr("beamctl devices release"));
+  EXPECT_THAT(before->Floats(x), ElementsAre(1, 2, 3, 4));
+  const uint64_t y = elsewhere->Upload({4}, {1, 2, 3, 4});
+  const std::optional<v1::RunResponse> ran = elsewhere->Run(AddOne(y, 4));
+  ASSERT_TRUE(ran) << elsewhere->status().error_message();
+  EXPECT_THAT(elsewhere->Floats(ran->outputs(0).buffer().handle()), ElementsAre(2, 3, 4, 5));
+}
+
 TEST_F(FailingGpuTest, ALostDeviceEndsOneRunAndItsRunner) {
   Start("cuLaunchKernel:3=700,hipModuleLaunchKernel:3=700");
   for (const char* device : {"cuda:0", "hip:0"}) {
