@@ -172,7 +172,7 @@ class Tuner {
   absl::StatusOr<v1::TuneResult> Search(Task& task);
   void Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result);
   // To the store; where it doesn't take it, it is kept here until the store does. True if written.
-  bool WriteJob(Unwritten job);
+  bool WriteJob(Unwritten unwritten);
   // Its last state, wherever that is.
   absl::StatusOr<internal::StoredJob> ReadJob(const std::string& id) const;
   // A result for the key that waits to be written.
