@@ -1,6 +1,7 @@
 #include "client/beamctl/backup.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "client/cc/local_file.h"
 #include "engine/base/hash.h"
 #include "engine/base/status.h"
 
@@ -26,10 +28,6 @@ constexpr absl::string_view kHeader = "beamd-backup 2";
 constexpr absl::string_view kEnd = "end ";
 // As BackupPiece says: digests are over pieces of this size.
 constexpr size_t kPieceBytes = size_t{1} << 20;
-
-absl::Status IoError(const std::string& path, const std::error_code& error) {
-  return absl::UnknownError(absl::StrCat(path, ": ", error ? error.message() : "can't be used"));
-}
 
 // A daemon that isn't to be trusted could name a file elsewhere.
 bool IsFileName(const std::string& name) {
@@ -71,7 +69,7 @@ absl::Status CheckAllListed(const std::string& backup, const std::vector<Listed>
                                     [&](const Listed& one) { return one.file == name; });
     if (!listed && name != kDigests) return CutShort(backup, name + " isn't listed");
   }
-  return error ? IoError(backup, error) : absl::OkStatus();
+  return error ? LocalError("read", backup, error.value()) : absl::OkStatus();
 }
 
 // What the backup holds, once its list is found to be whole.
@@ -116,7 +114,7 @@ absl::Status RestoreFile(const std::string& backup, const std::string& directory
   const std::string to = absl::StrCat(directory, "/", listed.file);
   std::error_code error;
   fs::copy_file(from, to, error);
-  if (error) return IoError(from, error);
+  if (error) return LocalError("copy", absl::StrCat(from, " to ", to), error.value());
   BEAMD_ASSIGN_OR_RETURN(const std::string now, DigestOf(to));
   if (now == listed.digest) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(from, " is not what was backed up"));
@@ -128,7 +126,7 @@ absl::Status MakeEmpty(const std::string& directory) {
     return absl::InvalidArgumentError(absl::StrCat(directory, " is not empty"));
   }
   fs::create_directories(directory, error);
-  return error ? IoError(directory, error) : absl::OkStatus();
+  return error ? LocalError("make", directory, error.value()) : absl::OkStatus();
 }
 
 }  // namespace
@@ -145,9 +143,10 @@ absl::Status Backup(Client& client, const std::string& directory, const CallOpti
         const std::string path = absl::StrCat(directory, "/", piece.file());
         if (!out.is_open()) out.open(path, std::ios::binary);
         out.write(piece.data().data(), static_cast<std::streamsize>(piece.data().size()));
-        if (!out.good()) return IoError(path, std::error_code(errno, std::generic_category()));
+        if (!out.good()) return LocalError("write", path, errno);
         if (piece.digest().empty()) return absl::OkStatus();
         out.close();
+        if (!out.good()) return LocalError("write", path, errno);
         digests[piece.file()] = piece.digest();
         return absl::OkStatus();
       },
@@ -157,10 +156,7 @@ absl::Status Backup(Client& client, const std::string& directory, const CallOpti
   std::string lines = absl::StrCat(kHeader, "\n");
   for (const auto& [file, digest] : digests) absl::StrAppend(&lines, digest, " ", file, "\n");
   absl::StrAppend(&lines, kEnd, digests.size(), " ", HashBytes(lines).Hex(), "\n");
-  std::ofstream list(absl::StrCat(directory, "/", kDigests));
-  list << lines;
-  list.close();
-  return list.good() ? absl::OkStatus() : IoError(directory, {});
+  return WriteLocalFile(absl::StrCat(directory, "/", kDigests), lines);
 }
 
 absl::Status Restore(const std::string& backup, const std::string& directory,

@@ -30,6 +30,7 @@
 #include "client/beamctl/stored.h"
 #include "client/cc/client.h"
 #include "client/cc/graph_file.h"
+#include "client/cc/local_file.h"
 #include "client/thin/session.h"
 #include "engine/base/command_line.h"
 #include "engine/base/status.h"
@@ -726,7 +727,7 @@ absl::Status RunTensors(const std::string& file, const v1::Graph& graph, const F
     BEAMD_RETURN_IF_ERROR(WriteNpyFile(output.file, output.array));
   }
   if (!flags.profile.empty()) {
-    BEAMD_RETURN_IF_ERROR(WriteText(flags.profile, TraceJson(result.response)));
+    BEAMD_RETURN_IF_ERROR(WriteLocalFile(flags.profile, TraceJson(result.response)));
   }
   PrintRun(result, flags.json);
   return session->Close();

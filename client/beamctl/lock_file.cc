@@ -1,14 +1,14 @@
 #include "client/beamctl/lock_file.h"
 
-#include <fstream>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/cc/local_file.h"
 #include "engine/base/hash.h"
+#include "engine/base/status.h"
 
 namespace beamd {
 namespace {
@@ -51,19 +51,12 @@ absl::StatusOr<Lock> ParseLock(absl::string_view text) {
 }
 
 absl::Status WriteLockFile(const std::string& path, const Lock& lock) {
-  std::ofstream out(path);
-  out << LockText(lock);
-  out.close();
-  if (out.good()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(path, " can't be written"));
+  return WriteLocalFile(path, LockText(lock));
 }
 
 absl::StatusOr<Lock> ReadLockFile(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return absl::InvalidArgumentError(absl::StrCat(path, " can't be read"));
-  std::ostringstream text;
-  text << in.rdbuf();
-  return ParseLock(text.str());
+  BEAMD_ASSIGN_OR_RETURN(const std::string text, ReadLocalFile(path));
+  return ParseLock(text);
 }
 
 }  // namespace beamd

@@ -28,6 +28,7 @@ std::string LockText(const Lock& lock);
 // InvalidArgument naming the line that is none.
 absl::StatusOr<Lock> ParseLock(absl::string_view text);
 
+// Errors of files: client/cc/local_file.h.
 absl::Status WriteLockFile(const std::string& path, const Lock& lock);
 absl::StatusOr<Lock> ReadLockFile(const std::string& path);
 

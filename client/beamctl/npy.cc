@@ -1,6 +1,5 @@
 #include "client/beamctl/npy.h"
 
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "client/cc/local_file.h"
 #include "engine/base/status.h"
 
 namespace beamd {
@@ -199,21 +199,8 @@ absl::StatusOr<std::string> NpyBytes(const Npy& array) {
   return absl::StrCat(bytes, header, array.content);
 }
 
-absl::StatusOr<std::string> ReadBytes(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(absl::StrCat("can't open ", path));
-  std::string bytes;
-  // An iterator over the stream would throw for a folder.
-  char some[1 << 16];
-  while (in.read(some, sizeof(some)), in.gcount() > 0) {
-    bytes.append(some, static_cast<size_t>(in.gcount()));
-  }
-  if (in.bad()) return absl::NotFoundError(absl::StrCat("can't read ", path));
-  return bytes;
-}
-
 absl::StatusOr<Npy> ReadNpyFile(const std::string& path) {
-  const absl::StatusOr<std::string> bytes = ReadBytes(path);
+  const absl::StatusOr<std::string> bytes = ReadLocalFile(path);
   if (!bytes.ok()) return bytes.status();
   absl::StatusOr<Npy> array = ParseNpy(*bytes);
   if (array.ok()) return array;
@@ -225,10 +212,7 @@ absl::Status WriteNpyFile(const std::string& path, const Npy& array) {
   if (!bytes.ok()) {
     return absl::Status(bytes.status().code(), absl::StrCat(path, ": ", bytes.status().message()));
   }
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << *bytes;
-  out.close();
-  return out ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("can't write ", path));
+  return WriteLocalFile(path, *bytes);
 }
 
 }  // namespace beamd

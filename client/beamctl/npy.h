@@ -29,10 +29,7 @@ absl::StatusOr<Npy> ParseNpy(absl::string_view bytes);
 // The file of an array. Unimplemented: bfloat16, which NumPy has no name for.
 absl::StatusOr<std::string> NpyBytes(const Npy& array);
 
-// NotFound where it can't be read.
-absl::StatusOr<std::string> ReadBytes(const std::string& path);
-
-// "-" is no file here. NotFound without the file; the others' errors, naming it.
+// "-" is no file here. Errors name the file (client/cc/local_file.h).
 absl::StatusOr<Npy> ReadNpyFile(const std::string& path);
 absl::Status WriteNpyFile(const std::string& path, const Npy& array);
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/beamctl/format.h"
+#include "client/cc/local_file.h"
 #include "client/thin/dtype.h"
 #include "engine/base/profile.h"
 #include "engine/base/status.h"
@@ -319,7 +319,7 @@ absl::StatusOr<GraphNames> NamesOf(absl::string_view text) {
 
 absl::StatusOr<GraphNames> NamesOfFile(const std::string& path) {
   if (path == "-") return GraphNames();
-  BEAMD_ASSIGN_OR_RETURN(const std::string text, ReadBytes(path));
+  BEAMD_ASSIGN_OR_RETURN(const std::string text, ReadLocalFile(path));
   const bool is_text = !text.empty() && (text[0] == '#' || text[0] == '%');
   return is_text ? NamesOf(text) : GraphNames();
 }
@@ -393,13 +393,6 @@ std::string TraceJson(const v1::RunResponse& response) {
     at_ns += duration_ns;
   }
   return profile.TraceJson();
-}
-
-absl::Status WriteText(const std::string& path, absl::string_view text) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  return out ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("can't write ", path));
 }
 
 }  // namespace beamd

@@ -64,6 +64,5 @@ void PrintRun(const RunResult& result, bool json);
 
 // The kernels of a run, one behind another, for Chrome's about:tracing and Perfetto.
 std::string TraceJson(const v1::RunResponse& response);
-absl::Status WriteText(const std::string& path, absl::string_view text);
 
 }  // namespace beamd

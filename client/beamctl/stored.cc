@@ -1,6 +1,7 @@
 #include "client/beamctl/stored.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "client/beamctl/format.h"
+#include "client/cc/local_file.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
 #include "google/protobuf/util/json_util.h"
@@ -90,7 +92,10 @@ absl::Status JsonStatus(const google::protobuf::util::Status& status, int line) 
 absl::Status ExportTo(Client& client, const std::string& path, const std::string& kernel_hash,
                       const CallOptions& options) {
   std::ofstream file;
-  if (path != "-") file.open(path);
+  if (path != "-") {
+    file.open(path);
+    if (!file) return LocalError("write", path, errno);
+  }
   std::ostream& out = path == "-" ? std::cout : file;
   v1::ExportRequest request;
   request.set_kernel_hash(kernel_hash);
@@ -101,12 +106,11 @@ absl::Status ExportTo(Client& client, const std::string& path, const std::string
         BEAMD_RETURN_IF_ERROR(
             JsonStatus(google::protobuf::util::MessageToJsonString(record, &line), 0));
         out << line << "\n";
-        return absl::OkStatus();
+        return out.good() ? absl::OkStatus() : LocalError("write", path, errno);
       },
       options));
   out.flush();
-  return out.good() ? absl::OkStatus()
-                    : absl::InvalidArgumentError(absl::StrCat(path, " can't be written"));
+  return out.good() ? absl::OkStatus() : LocalError("write", path, errno);
 }
 
 absl::StatusOr<v1::ImportResponse> ImportFrom(Client& client, const std::string& path,
@@ -114,7 +118,7 @@ absl::StatusOr<v1::ImportResponse> ImportFrom(Client& client, const std::string&
   std::ifstream file;
   if (path != "-") {
     file.open(path);
-    if (!file) return absl::InvalidArgumentError(absl::StrCat(path, " can't be read"));
+    if (!file) return LocalError("read", path, errno);
   }
   std::istream& in = path == "-" ? std::cin : file;
   int number = 0;
@@ -122,6 +126,7 @@ absl::StatusOr<v1::ImportResponse> ImportFrom(Client& client, const std::string&
       [&](v1::ExportedRecord& record) -> absl::StatusOr<bool> {
         std::string line;
         if (!std::getline(in, line)) {
+          if (in.bad()) return LocalError("read", path, errno);
           if (number > 0) return false;
           return InvalidArgument(absl::StrCat(path, " holds no record"), {.reason = "EMPTY"});
         }

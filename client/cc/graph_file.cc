@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <optional>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "client/cc/local_file.h"
 #include "engine/base/status.h"
 #include "engine/uop/text.h"
 #include "engine/uop/uop.h"
@@ -29,15 +31,19 @@ struct CloseGz {
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   const std::unique_ptr<gzFile_s, CloseGz> in(path == "-" ? gzdopen(dup(STDIN_FILENO), "rb")
                                                           : gzopen(path.c_str(), "rb"));
-  if (in == nullptr) return absl::NotFoundError(absl::StrCat("can't read ", path));
+  if (in == nullptr) return LocalError("read", path, errno);
   std::string bytes;
   char chunk[1 << 16];
   int n = 0;
   while ((n = gzread(in.get(), chunk, sizeof(chunk))) > 0) {
     bytes.append(chunk, static_cast<size_t>(n));
   }
-  if (n < 0) return absl::NotFoundError(absl::StrCat("can't read ", path));
-  return bytes;
+  if (n >= 0) return bytes;
+  const int why = errno;
+  int error = Z_OK;
+  const char* const damage = gzerror(in.get(), &error);
+  if (error == Z_ERRNO) return LocalError("read", path, why);
+  return absl::InvalidArgumentError(absl::StrCat(path, " can't be unpacked: ", damage));
 }
 
 // The end of the JSON value that begins at `i`: behind its last character.

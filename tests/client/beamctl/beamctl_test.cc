@@ -359,6 +359,24 @@ TEST_F(BeamctlTest, AnImportOfNothingIsAnError) {
   EXPECT_THAT(ran.out, HasSubstr("\"reason\":\"EMPTY\""));
 }
 
+TEST_F(BeamctlTest, FilesOfThisMachineArentTheDaemonsFault) {
+  const std::string none = Path("none/file");
+  const auto local = [&](const std::vector<std::string>& args, int status, const std::string& why) {
+    const Ran ran = Beamctl(args);
+    EXPECT_EQ(ran.status, status) << args[0] << ran.err;
+    EXPECT_THAT(ran.err, AllOf(HasSubstr(why), Not(HasSubstr("Is a daemon there")))) << args[0];
+  };
+  ASSERT_EQ(Beamctl({"tune", Path("add.json"), "--width", "1"}).status, 0);
+  local({"export", none}, 6, "can't write " + none + ": No such file or directory");
+  local({"export", "/dev/full"}, 1, "can't write /dev/full: No space left on device");
+  local({"import", none}, 6, "can't read " + none + ": No such file or directory");
+  local({"import", *directory_}, 1, "can't read " + *directory_ + ": Is a directory");
+  local({"tune", *directory_}, 1, "can't read " + *directory_ + ": Is a directory");
+  local({"tune", Path("add.json"), "--frozen", none}, 6, "can't read " + none);
+  local({"lock", Path("add.json"), "--width", "1", "--out", none}, 6, "can't write " + none);
+  local({"backup", "/dev/null/backup"}, 6, "can't make /dev/null/backup: Not a directory");
+}
+
 TEST_F(BeamctlTest, ADeviceThatServesNeedsNoRelease) {
   const Ran ran = Beamctl({"devices", "release", "cpu:0", "--json"});
   EXPECT_EQ(ran.status, 1);

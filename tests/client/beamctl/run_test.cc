@@ -20,6 +20,7 @@ using ::beamd::testing::RunProcess;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // loss = sum(x @ w), and x @ w.
@@ -129,12 +130,30 @@ TEST_F(RunTest, SaysWhatToDo) {
               HasSubstr("--out 3: there is no such output; there are loss, product"));
   EXPECT_THAT(why({"--random", "--grad", "7"}),
               HasSubstr("--grad 7: the graph has no such BUFFER"));
-  EXPECT_THAT(why({"--in", x, "--in", "w=" + Path("none.npy")}, 6), HasSubstr("can't open"));
+  EXPECT_THAT(why({"--in", x, "--in", "w=" + Path("none.npy")}, 6),
+              HasSubstr("none.npy: No such file or directory"));
   EXPECT_THAT(why({"--in", "x"}), HasSubstr("\"x\" isn't name=file"));
   EXPECT_THAT(why({"--random", "--var", "n=many"}), HasSubstr("isn't a number"));
   EXPECT_THAT(why({"--random", "--width", "2"}, 2), HasSubstr("run has no use for --width"));
   std::ofstream(Path("text.npy")) << "1 2 3";
   EXPECT_THAT(why({"--in", x, "--in", "w=" + Path("text.npy")}), HasSubstr("it isn't a .npy file"));
+}
+
+// No daemon is at fault, and none is asked for.
+TEST_F(RunTest, FilesThatCantBeWrittenAreNamed) {
+  const std::string none = Path("none/file");
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--random", "--out", "loss=" + none},
+        std::vector<std::string>{"--random", "--profile", none}}) {
+    const Ran ran = Run(flags);
+    EXPECT_EQ(ran.status, 6) << ran.err;
+    EXPECT_THAT(ran.err, AllOf(HasSubstr("can't write " + none + ": No such file or directory"),
+                               Not(HasSubstr("daemon")), Not(HasSubstr("UNAVAILABLE"))));
+  }
+  const Ran full = Run({"--random", "--out", "loss=/dev/full"});
+  EXPECT_EQ(full.status, 1);
+  EXPECT_THAT(full.err, AllOf(HasSubstr("can't write /dev/full: No space left on device"),
+                              Not(HasSubstr("daemon"))));
 }
 
 }  // namespace
