@@ -578,12 +578,26 @@ absl::Status Replay(Client& client, const std::vector<std::string>& operands, co
   return absl::OkStatus();
 }
 
-absl::Status Import(Client& client, const std::string& path, const Flags& flags) {
-  BEAMD_ASSIGN_OR_RETURN(const v1::ImportResponse response, ImportFrom(client, path, flags.Call()));
-  PrintImported(response, flags.json);
-  if (response.refused_count() == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(response.refused_count(), " records were refused"));
+// `told`: each refused line stands in the answers already.
+absl::Status Import(Client& client, const std::string& path, const Flags& flags, bool& told) {
+  Imported imported;
+  absl::Status status = ImportFrom(
+      client, path,
+      [&](int64_t line, const absl::Status& why) { PrintRefusedLine(path, line, why, flags.json); },
+      flags.Call(), imported);
+  if (!status.ok()) {
+    if (imported.sent > 0) {
+      std::fprintf(stderr,
+                   "beamctl: %llu records were sent, and how many of them were taken isn't known; "
+                   "importing them again does no harm\n",
+                   static_cast<unsigned long long>(imported.sent));
+    }
+    return status;
+  }
+  PrintImported(imported, flags.json);
+  told = true;
+  if (imported.refused == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(imported.refused, " lines were refused"));
 }
 
 absl::Status ListJobs(Client& client, const Flags& flags) {
@@ -850,7 +864,7 @@ int Run(const std::vector<std::string>& args) {
     if (name == "export") {
       status = ExportTo(*client, operands[0], flags.kernel_hash, flags.Call());
     }
-    if (name == "import") status = Import(*client, operands[0], flags);
+    if (name == "import") status = Import(*client, operands[0], flags, told);
     if (name == "backup") status = Backup(*client, operands[0], flags.Call());
     if (name == "restore") {
       std::string warning;

@@ -107,19 +107,6 @@ std::string GainText(double before, double after) {
   return gain > 0 ? absl::StrFormat("%.2fx", gain) : "-";
 }
 
-JsonLine ErrorLine(const absl::Status& status) {
-  JsonLine line;
-  line.Text("error", absl::StatusCodeToString(status.code()))
-      .Text("message", std::string(status.message()));
-  if (const std::optional<ErrorDetail> detail = GetErrorDetail(status)) {
-    line.Text("reason", detail->reason).Text("field", detail->field);
-    if (detail->node) line.Number("node", static_cast<double>(*detail->node));
-    if (detail->limit) line.Number("limit", static_cast<double>(*detail->limit));
-    if (detail->value) line.Number("value", static_cast<double>(*detail->value));
-  }
-  return line;
-}
-
 size_t TerminalColumns() {
   constexpr size_t kOtherwise = 80;
   winsize size{};
@@ -273,17 +260,6 @@ absl::Status ToStatus(int code, const v1::ErrorDetail& from) {
   if (from.has_limit()) detail.limit = from.limit();
   if (from.has_value()) detail.value = from.value();
   return WithDetail(absl::Status(static_cast<absl::StatusCode>(code), from.message()), detail);
-}
-
-void PrintImported(const v1::ImportResponse& response, bool json) {
-  if (json) return PrintMessage(response);
-  std::printf("%llu imported, %llu kept, %llu refused\n",
-              static_cast<unsigned long long>(response.imported()),
-              static_cast<unsigned long long>(response.kept()),
-              static_cast<unsigned long long>(response.refused_count()));
-  for (const v1::ErrorDetail& detail : response.refused()) {
-    std::printf("  %s: %s\n", detail.field().c_str(), detail.message().c_str());
-  }
 }
 
 void PrintResult(const std::string& name, const v1::TuneResult& result, bool json) {
@@ -500,6 +476,19 @@ void PrintMessage(const google::protobuf::Message& message) {
   if (google::protobuf::util::MessageToJsonString(message, &text, options).ok()) {
     std::printf("%s\n", text.c_str());
   }
+}
+
+JsonLine ErrorLine(const absl::Status& status) {
+  JsonLine line;
+  line.Text("error", absl::StatusCodeToString(status.code()))
+      .Text("message", std::string(status.message()));
+  if (const std::optional<ErrorDetail> detail = GetErrorDetail(status)) {
+    line.Text("reason", detail->reason).Text("field", detail->field);
+    if (detail->node) line.Number("node", static_cast<double>(*detail->node));
+    if (detail->limit) line.Number("limit", static_cast<double>(*detail->limit));
+    if (detail->value) line.Number("value", static_cast<double>(*detail->value));
+  }
+  return line;
 }
 
 void PrintError(const absl::Status& status, bool json) {

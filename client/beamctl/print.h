@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/beamctl/format.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/message.h"
 #include "proto/beamd/v1/admin.pb.h"
@@ -60,7 +61,6 @@ absl::Status ToStatus(int code, const v1::ErrorDetail& from);
 void PrintResult(const std::string& name, const v1::TuneResult& result, bool json);
 // Of a job that nobody waits for: its id.
 void PrintDetached(const std::string& name, const std::string& job, bool json);
-void PrintImported(const v1::ImportResponse& response, bool json);
 void PrintJob(const v1::Job& job, bool json);
 void PrintAnswer(const std::string& name, const v1::LookupAnswer& answer, bool json);
 // One kernel of a tensor graph, tuned or not.
@@ -81,6 +81,8 @@ void PrintShown(const v1::ShowResponse& response, bool json);
 // As protobuf's JSON.
 void PrintMessage(const google::protobuf::Message& message);
 
+// What went wrong, in JSON; more may be added.
+JsonLine ErrorLine(const absl::Status& status);
 // On standard error; as JSON also on standard output, so that a script reads one stream.
 void PrintError(const absl::Status& status, bool json);
 

@@ -6,13 +6,17 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/beamctl/format.h"
+#include "client/beamctl/print.h"
 #include "client/cc/local_file.h"
 #include "engine/base/error_detail.h"
 #include "engine/base/status.h"
@@ -81,10 +85,19 @@ double Least(const google::protobuf::RepeatedField<double>& samples) {
   return samples.empty() ? 0 : *std::min_element(samples.begin(), samples.end());
 }
 
-absl::Status JsonStatus(const google::protobuf::util::Status& status, int line) {
-  if (status.ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("line ", line, " is no record: ", std::string(status.message())));
+// Of "records[2].record.key" the 2, and leaves "record.key".
+size_t TakeIndex(std::string& field) {
+  absl::string_view left = field;
+  const size_t close = left.find(']');
+  size_t index = 0;
+  if (close == absl::string_view::npos || !absl::ConsumePrefix(&left, "records[") ||
+      !absl::SimpleAtoi(left.substr(0, left.find(']')), &index)) {
+    return SIZE_MAX;
+  }
+  left = absl::string_view(field).substr(close + 1);
+  absl::ConsumePrefix(&left, ".");
+  field = std::string(left);
+  return index;
 }
 
 }  // namespace
@@ -103,8 +116,8 @@ absl::Status ExportTo(Client& client, const std::string& path, const std::string
       request,
       [&](const v1::ExportedRecord& record) -> absl::Status {
         std::string line;
-        BEAMD_RETURN_IF_ERROR(
-            JsonStatus(google::protobuf::util::MessageToJsonString(record, &line), 0));
+        const auto printed = google::protobuf::util::MessageToJsonString(record, &line);
+        if (!printed.ok()) return absl::InternalError(std::string(printed.message()));
         out << line << "\n";
         return out.good() ? absl::OkStatus() : LocalError("write", path, errno);
       },
@@ -113,29 +126,76 @@ absl::Status ExportTo(Client& client, const std::string& path, const std::string
   return out.good() ? absl::OkStatus() : LocalError("write", path, errno);
 }
 
-absl::StatusOr<v1::ImportResponse> ImportFrom(Client& client, const std::string& path,
-                                              const CallOptions& options) {
+absl::Status ImportFrom(Client& client, const std::string& path, const OnRefusedLine& on_refused,
+                        const CallOptions& options, Imported& imported) {
   std::ifstream file;
   if (path != "-") {
     file.open(path);
     if (!file) return LocalError("read", path, errno);
   }
   std::istream& in = path == "-" ? std::cin : file;
-  int number = 0;
-  return client.Import(
-      [&](v1::ExportedRecord& record) -> absl::StatusOr<bool> {
-        std::string line;
-        if (!std::getline(in, line)) {
-          if (in.bad()) return LocalError("read", path, errno);
-          if (number > 0) return false;
-          return InvalidArgument(absl::StrCat(path, " holds no record"), {.reason = "EMPTY"});
-        }
-        record.Clear();
-        BEAMD_RETURN_IF_ERROR(
-            JsonStatus(google::protobuf::util::JsonStringToMessage(line, &record), ++number));
+  int64_t number = 0;
+  std::vector<int64_t> sent;  // numbers of the lines that the daemon got
+  const auto next = [&](v1::ExportedRecord& record) -> absl::StatusOr<bool> {
+    std::string line;
+    while (std::getline(in, line)) {
+      ++number;
+      if (absl::StripAsciiWhitespace(line).empty()) continue;
+      record.Clear();
+      const auto parsed = google::protobuf::util::JsonStringToMessage(line, &record);
+      if (parsed.ok()) {
+        sent.push_back(number);
+        ++imported.sent;
         return true;
-      },
-      options);
+      }
+      ++imported.refused;
+      // Behind its first line the parser points at where it stopped.
+      const std::string why(parsed.message());
+      on_refused(number, InvalidArgument(absl::StrCat("no record: ", why.substr(0, why.find('\n'))),
+                                         {.reason = "MALFORMED"}));
+    }
+    if (in.bad()) return LocalError("read", path, errno);
+    if (imported.sent + imported.refused > 0) return false;
+    return InvalidArgument(absl::StrCat(path, " holds no record"), {.reason = "EMPTY"});
+  };
+  BEAMD_ASSIGN_OR_RETURN(const v1::ImportResponse response, client.Import(next, options));
+  for (v1::ErrorDetail detail : response.refused()) {
+    // "records[2].record.key": of the third that was sent.
+    const size_t index = TakeIndex(*detail.mutable_field());
+    on_refused(index < sent.size() ? sent[index] : 0,
+               ToStatus(static_cast<int>(absl::StatusCode::kInvalidArgument), detail));
+  }
+  imported.imported = response.imported();
+  imported.kept = response.kept();
+  imported.refused += response.refused_count();
+  imported.unnamed = response.refused_count() - static_cast<uint64_t>(response.refused_size());
+  return absl::OkStatus();
+}
+
+void PrintRefusedLine(const std::string& path, int64_t line, const absl::Status& why, bool json) {
+  const std::optional<ErrorDetail> detail = GetErrorDetail(why);
+  const std::string field = detail ? detail->field : "";
+  std::fprintf(stderr, "beamctl: %s:%lld: %s%s%s\n", path.c_str(), static_cast<long long>(line),
+               field.c_str(), field.empty() ? "" : ": ", std::string(why.message()).c_str());
+  if (json) ErrorLine(why).Number("line", static_cast<double>(line)).Print();
+}
+
+void PrintImported(const Imported& imported, bool json) {
+  if (imported.unnamed > 0) {
+    std::fprintf(stderr, "beamctl: %llu more lines were refused, which the daemon doesn't name\n",
+                 static_cast<unsigned long long>(imported.unnamed));
+  }
+  if (json) {
+    return JsonLine()
+        .Number("imported", static_cast<double>(imported.imported))
+        .Number("kept", static_cast<double>(imported.kept))
+        .Number("refused", static_cast<double>(imported.refused))
+        .Print();
+  }
+  std::printf("%llu imported, %llu already there, %llu refused\n",
+              static_cast<unsigned long long>(imported.imported),
+              static_cast<unsigned long long>(imported.kept),
+              static_cast<unsigned long long>(imported.refused));
 }
 
 absl::StatusOr<v1::Record> Locked(Client& client, const Lock& lock, const std::string& key,

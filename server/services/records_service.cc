@@ -28,7 +28,8 @@ constexpr uint32_t kLargestPage = 1000;
 constexpr int kKeysMax = 10000;
 // Records of an export that are read at once.
 constexpr int kExportPage = 64;
-constexpr int kRefusalsTold = 20;
+// Of an import, in its answer, which a client takes up to 4 MB of.
+constexpr int kRefusalsTold = 1000;
 // Of an import, in the audit.
 constexpr size_t kKeysNamed = 16;
 
@@ -199,7 +200,8 @@ class Importer {
       if (response_.refused_size() >= kRefusalsTold) return absl::OkStatus();
       v1::ErrorDetail& detail = *response_.add_refused();
       detail = ToErrorDetail(status);
-      detail.set_field(absl::StrCat("records[", index, "].", detail.field()));
+      detail.set_field(
+          absl::StrCat("records[", index, "]", detail.field().empty() ? "" : ".", detail.field()));
       return absl::OkStatus();
     }
     const std::string key = from.record().key();

@@ -12,27 +12,6 @@
 #include "server/services/validate.h"
 
 namespace beamd {
-v1::ErrorDetail ToErrorDetail(const absl::Status& status) {
-  v1::ErrorDetail to;
-  to.set_message(std::string(status.message()));
-  const std::optional<ErrorDetail> from = GetErrorDetail(status);
-  if (!from) {
-    to.set_reason(absl::StatusCodeToString(status.code()));
-    return to;
-  }
-  to.set_reason(from->reason);
-  to.set_field(from->field);
-  if (from->node) {
-    // The engine names a field of the node; a client reads the path in its request.
-    to.set_node(static_cast<uint32_t>(*from->node));
-    to.set_field(absl::StrCat("graph.nodes[", *from->node, "]", from->field.empty() ? "" : ".",
-                              from->field));
-  }
-  if (from->limit) to.set_limit(*from->limit);
-  if (from->value) to.set_value(*from->value);
-  return to;
-}
-
 namespace {
 
 // Metadata of more than 8 KiB is dropped, and the status with it; the message is in it three times.
@@ -59,14 +38,33 @@ std::string Shortened(std::string text) {
 
 }  // namespace
 
+v1::ErrorDetail ToErrorDetail(const absl::Status& status) {
+  v1::ErrorDetail to;
+  to.set_message(Shortened(std::string(status.message())));
+  const std::optional<ErrorDetail> from = GetErrorDetail(status);
+  if (!from) {
+    to.set_reason(absl::StatusCodeToString(status.code()));
+    return to;
+  }
+  to.set_reason(from->reason);
+  to.set_field(Shortened(from->field));
+  if (from->node) {
+    // The engine names a field of the node; a client reads the path in its request.
+    to.set_node(static_cast<uint32_t>(*from->node));
+    to.set_field(
+        absl::StrCat("graph.nodes[", *from->node, "]", from->field.empty() ? "" : ".", to.field()));
+  }
+  if (from->limit) to.set_limit(*from->limit);
+  if (from->value) to.set_value(*from->value);
+  return to;
+}
+
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   v1::StatusDetails details;
   details.set_code(static_cast<int>(status.code()));
-  details.set_message(Shortened(std::string(status.message())));
-  v1::ErrorDetail detail = ToErrorDetail(status);
-  detail.set_message(details.message());
-  detail.set_field(Shortened(detail.field()));
+  const v1::ErrorDetail detail = ToErrorDetail(status);
+  details.set_message(detail.message());
   details.add_details()->PackFrom(detail);
   return {static_cast<grpc::StatusCode>(status.code()), details.message(),
           details.SerializeAsString()};

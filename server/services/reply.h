@@ -23,8 +23,8 @@
 
 namespace beamd {
 
-// What a status that is not OK says, in fields; the code's name is the reason where nothing else
-// is.
+// What a status that is not OK says, in fields, its texts cut at about a thousand bytes; the code's
+// name is the reason where nothing else is.
 v1::ErrorDetail ToErrorDetail(const absl::Status& status);
 // With an ErrorDetail, always, in the details (StatusDetails).
 grpc::Status ToGrpcStatus(const absl::Status& status);

@@ -287,12 +287,46 @@ TEST_F(BeamctlTest, CarriesRecordsToAnotherDaemon) {
   Write("bad.jsonl", "{\"record\":{\"key\":\"12\"},\"graph\":{\"nodes\":[]}}\n");
   const Ran bad = there({"import", Path("bad.jsonl")});
   EXPECT_EQ(bad.status, 3);
-  EXPECT_THAT(bad.out, HasSubstr("records[0]"));
+  EXPECT_THAT(bad.err, HasSubstr(Path("bad.jsonl") + ":1: "));
   // One that no request may hold costs those behind it nothing.
   Write("long.jsonl", "{\"record\":{\"label\":\"" + std::string(2000, 'x') + "\"}}\n" +
                           "{\"record\":{\"key\":\"12\"},\"graph\":{\"nodes\":[]}}\n");
-  EXPECT_THAT(there({"import", Path("long.jsonl")}).out,
-              AllOf(HasSubstr("records[0].record.label"), HasSubstr("records[1]")));
+  EXPECT_THAT(there({"import", Path("long.jsonl")}).err,
+              AllOf(HasSubstr("long.jsonl:1: record.label: "), HasSubstr("long.jsonl:2: ")));
+}
+
+TEST_F(BeamctlTest, ImportsTheGoodLinesOfAFileAndNamesTheBad) {
+  ASSERT_EQ(Beamctl({"tune", Path("add.json"), "--width", "1"}).status, 0);
+  ASSERT_EQ(Beamctl({"export", Path("good.jsonl")}).status, 0);
+  const std::string all = Read("good.jsonl");
+  const std::string good = all.substr(0, all.find('\n') + 1);
+  const std::string refused = "{\"record\":{\"key\":\"12\"},\"graph\":{\"nodes\":[]}}\n";
+  Write("mixed.jsonl", "no JSON\n\n" + refused + good + "{\"recrod\":{}}\n" + good + "[1");
+  const Daemon other("server/beamd", *directory_ + "/mixed");
+  const auto import = [&](const std::string& file, const std::vector<std::string>& flags) {
+    std::vector<std::string> args = {"client/beamctl/beamctl", "--server", other.address(),
+                                     "import", Path(file)};
+    args.insert(args.end(), flags.begin(), flags.end());
+    return RunProcess(args);
+  };
+  const Ran ran = import("mixed.jsonl", {});
+  EXPECT_EQ(ran.status, 3);
+  EXPECT_EQ(ran.out, "1 imported, 1 already there, 4 refused\n");
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("mixed.jsonl:1: no record: "), HasSubstr("mixed.jsonl:3: "),
+                             HasSubstr("mixed.jsonl:5: no record: "), HasSubstr("recrod"),
+                             HasSubstr("mixed.jsonl:7: no record: "),
+                             HasSubstr("4 lines were refused"), Not(HasSubstr("\n\n"))));
+  for (const char* line : {":2: ", ":4: ", ":6: "}) EXPECT_THAT(ran.err, Not(HasSubstr(line)));
+  const Ran json = import("mixed.jsonl", {"--json"});
+  EXPECT_THAT(json.out, AllOf(HasSubstr("\"line\":1}\n"), HasSubstr("\"line\":3}\n"),
+                              HasSubstr("{\"imported\":0,\"kept\":2,\"refused\":4}\n")));
+  // Each is named, however many there are.
+  std::string many;
+  for (int i = 0; i < 50; ++i) many += refused;
+  Write("many.jsonl", many);
+  const Ran fifty = import("many.jsonl", {});
+  EXPECT_EQ(fifty.out, "0 imported, 0 already there, 50 refused\n");
+  EXPECT_THAT(fifty.err, HasSubstr("many.jsonl:50: "));
 }
 
 TEST_F(BeamctlTest, BacksUpAndRestores) {
