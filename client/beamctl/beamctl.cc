@@ -55,7 +55,8 @@ constexpr char kUsage[] =
   lookup GRAPH...               stored opts only
   records [KEY]                 what is stored; with KEY that record and its graph
   jobs                          what the server searches for and searched for, the newest first
-  jobs get|watch|cancel ID...   of these jobs: all that is known; the progress, then the result; end them
+  jobs get|watch|cancel ID...   of these jobs: all that is known, in JSON; the progress, then the
+                                result; end them
   explain KEY                   what a record's search tried, why the winner won, by how much
   replay KEY|JOB/NUMBER         a record's winner, or a candidate that explain names, once more
   lock GRAPH... --out FILE      which records answer these kernels now, in a file; tune with
@@ -632,10 +633,13 @@ absl::Status Jobs(Client& client, const std::vector<std::string>& operands, cons
       PrintResult(id, *result, flags.json);
       continue;
     }
-    BEAMD_ASSIGN_OR_RETURN(const v1::Job job, operands[0] == "get"
-                                                  ? client.GetJob(id, flags.Call())
-                                                  : client.CancelJob(id, flags.Call()));
-    PrintMessage(job);
+    if (operands[0] == "get") {
+      BEAMD_ASSIGN_OR_RETURN(const v1::Job job, client.GetJob(id, flags.Call()));
+      PrintMessage(job);
+    } else {
+      BEAMD_ASSIGN_OR_RETURN(const v1::Job job, client.CancelJob(id, flags.Call()));
+      PrintJob(job, flags.json);
+    }
   }
   return absl::OkStatus();
 }

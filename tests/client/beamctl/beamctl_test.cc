@@ -243,7 +243,14 @@ TEST_F(BeamctlTest, ListsAndCancelsJobs) {
   EXPECT_THAT(jobs.out, AllOf(StartsWith("{\"job\":\""), HasSubstr("\"principal\":\"127.0.0.1\"")));
   const std::string id = jobs.out.substr(8, jobs.out.find('"', 8) - 8);
   EXPECT_THAT(detached.out, HasSubstr(id));
-  EXPECT_EQ(Beamctl({"jobs", "cancel", id}).status, 0);
+  const Ran cancelled = Beamctl({"jobs", "cancel", id});
+  EXPECT_EQ(cancelled.status, 0) << cancelled.err;
+  // As `jobs` lists it, for people and for scripts.
+  EXPECT_THAT(cancelled.out, AllOf(StartsWith(id + "  "), HasSubstr("  127.0.0.1")));
+  const Ran another = Beamctl({"tune", Path("matmul.json"), "--width", "15", "--detach", "--json"});
+  const std::string second = another.out.substr(another.out.find("\"job\":\"") + 7, id.size());
+  EXPECT_THAT(Beamctl({"jobs", "cancel", second, "--json"}).out,
+              StartsWith("{\"job\":\"" + second + "\",\"state\":"));
   Beamctl({"jobs", "watch", id});
   EXPECT_THAT(Beamctl({"jobs", "get", id}).out, HasSubstr("JOB_STATE_CANCELLED"));
   EXPECT_EQ(Beamctl({"jobs", "cancel", id}).status, 1);
