@@ -131,9 +131,11 @@ absl::Status MakeEmpty(const std::string& directory) {
 
 }  // namespace
 
-absl::Status Backup(Client& client, const std::string& directory, const CallOptions& options) {
+absl::StatusOr<Written> Backup(Client& client, const std::string& directory,
+                               const CallOptions& options) {
   BEAMD_RETURN_IF_ERROR(MakeEmpty(directory));
   std::map<std::string, std::string> digests;
+  Written written;
   std::ofstream out;
   const absl::Status status = client.Backup(
       [&](const v1::BackupPiece& piece) -> absl::Status {
@@ -144,6 +146,7 @@ absl::Status Backup(Client& client, const std::string& directory, const CallOpti
         if (!out.is_open()) out.open(path, std::ios::binary);
         out.write(piece.data().data(), static_cast<std::streamsize>(piece.data().size()));
         if (!out.good()) return LocalError("write", path, errno);
+        written.bytes += piece.data().size();
         if (piece.digest().empty()) return absl::OkStatus();
         out.close();
         if (!out.good()) return LocalError("write", path, errno);
@@ -156,7 +159,10 @@ absl::Status Backup(Client& client, const std::string& directory, const CallOpti
   std::string lines = absl::StrCat(kHeader, "\n");
   for (const auto& [file, digest] : digests) absl::StrAppend(&lines, digest, " ", file, "\n");
   absl::StrAppend(&lines, kEnd, digests.size(), " ", HashBytes(lines).Hex(), "\n");
-  return WriteLocalFile(absl::StrCat(directory, "/", kDigests), lines);
+  BEAMD_RETURN_IF_ERROR(WriteLocalFile(absl::StrCat(directory, "/", kDigests), lines));
+  written.count = digests.size() + 1;
+  written.bytes += lines.size();
+  return written;
 }
 
 absl::Status Restore(const std::string& backup, const std::string& directory,

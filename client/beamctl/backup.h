@@ -4,6 +4,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/beamctl/stored.h"
 #include "client/cc/client.h"
 
 namespace beamd {
@@ -14,7 +16,8 @@ namespace beamd {
 //   beamd-backup 2           older ones have neither this line nor the last
 //   HASH NAME                BLAKE3 of each file
 //   end COUNT HASH           how many files there are, and BLAKE3 of the lines above
-absl::Status Backup(Client& client, const std::string& directory, const CallOptions& options);
+absl::StatusOr<Written> Backup(Client& client, const std::string& directory,
+                               const CallOptions& options);
 
 // Makes a store in `directory`, which must not be there yet, or be empty, of a backup. DataLoss
 // where a file isn't what was backed up, or `DIGESTS` was cut short; then nothing is there.

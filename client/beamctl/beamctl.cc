@@ -579,6 +579,17 @@ absl::Status Replay(Client& client, const std::vector<std::string>& operands, co
   return absl::OkStatus();
 }
 
+// On standard error, since an export may go to standard output.
+absl::Status Told(const absl::StatusOr<Written>& written, const char* what,
+                  const std::string& where) {
+  if (!written.ok()) return written.status();
+  std::fprintf(stderr, "beamctl: %llu %s%s, %llu bytes, written to %s\n",
+               static_cast<unsigned long long>(written->count), what,
+               written->count == 1 ? "" : "s", static_cast<unsigned long long>(written->bytes),
+               where == "-" ? "standard output" : where.c_str());
+  return absl::OkStatus();
+}
+
 // `told`: each refused line stands in the answers already.
 absl::Status Import(Client& client, const std::string& path, const Flags& flags, bool& told) {
   Imported imported;
@@ -866,10 +877,13 @@ int Run(const std::vector<std::string>& args) {
     if (name == "replay") status = Replay(*client, operands, flags);
     if (name == "lock") status = LockKernels(*client, *graphs, flags, line);
     if (name == "export") {
-      status = ExportTo(*client, operands[0], flags.kernel_hash, flags.Call());
+      status = Told(ExportTo(*client, operands[0], flags.kernel_hash, flags.Call()), "record",
+                    operands[0]);
     }
     if (name == "import") status = Import(*client, operands[0], flags, told);
-    if (name == "backup") status = Backup(*client, operands[0], flags.Call());
+    if (name == "backup") {
+      status = Told(Backup(*client, operands[0], flags.Call()), "file", operands[0]);
+    }
     if (name == "restore") {
       std::string warning;
       status = Restore(operands[0], flags.store, warning);

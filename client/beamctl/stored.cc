@@ -102,14 +102,15 @@ size_t TakeIndex(std::string& field) {
 
 }  // namespace
 
-absl::Status ExportTo(Client& client, const std::string& path, const std::string& kernel_hash,
-                      const CallOptions& options) {
+absl::StatusOr<Written> ExportTo(Client& client, const std::string& path,
+                                 const std::string& kernel_hash, const CallOptions& options) {
   std::ofstream file;
   if (path != "-") {
     file.open(path);
     if (!file) return LocalError("write", path, errno);
   }
   std::ostream& out = path == "-" ? std::cout : file;
+  Written written;
   v1::ExportRequest request;
   request.set_kernel_hash(kernel_hash);
   BEAMD_RETURN_IF_ERROR(client.Export(
@@ -119,11 +120,14 @@ absl::Status ExportTo(Client& client, const std::string& path, const std::string
         const auto printed = google::protobuf::util::MessageToJsonString(record, &line);
         if (!printed.ok()) return absl::InternalError(std::string(printed.message()));
         out << line << "\n";
+        ++written.count;
+        written.bytes += line.size() + 1;
         return out.good() ? absl::OkStatus() : LocalError("write", path, errno);
       },
       options));
   out.flush();
-  return out.good() ? absl::OkStatus() : LocalError("write", path, errno);
+  if (!out.good()) return LocalError("write", path, errno);
+  return written;
 }
 
 absl::Status ImportFrom(Client& client, const std::string& path, const OnRefusedLine& on_refused,

@@ -12,9 +12,15 @@
 
 namespace beamd {
 
+// What a command put somewhere.
+struct Written {
+  uint64_t count = 0;  // records, files
+  uint64_t bytes = 0;
+};
+
 // Records and their graphs as lines of JSON (ExportedRecord); "-" is standard output or input.
-absl::Status ExportTo(Client& client, const std::string& path, const std::string& kernel_hash,
-                      const CallOptions& options);
+absl::StatusOr<Written> ExportTo(Client& client, const std::string& path,
+                                 const std::string& kernel_hash, const CallOptions& options);
 
 // What became of a file's lines.
 struct Imported {

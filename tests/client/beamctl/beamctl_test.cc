@@ -1,11 +1,13 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "engine/uop/wire.h"
@@ -281,6 +283,12 @@ TEST_F(BeamctlTest, CarriesRecordsToAnotherDaemon) {
   ASSERT_EQ(Beamctl({"tune", Path("add.json"), "--width", "1"}).status, 0);
   const Ran exported = Beamctl({"export", Path("records.jsonl")});
   ASSERT_EQ(exported.status, 0) << exported.err;
+  const std::string records = Read("records.jsonl");
+  const auto count = std::count(records.begin(), records.end(), '\n');
+  EXPECT_EQ(exported.err,
+            absl::StrCat("beamctl: ", count, count == 1 ? " record, " : " records, ",
+                         records.size(), " bytes, written to ", Path("records.jsonl"), "\n"));
+  EXPECT_THAT(Beamctl({"export", "-"}).err, HasSubstr(" bytes, written to standard output\n"));
   const Daemon other("server/beamd", *directory_ + "/other");
   const auto there = [&](std::vector<std::string> args) {
     args.insert(args.begin(), {"client/beamctl/beamctl", "--server", other.address()});
@@ -340,6 +348,8 @@ TEST_F(BeamctlTest, BacksUpAndRestores) {
   ASSERT_EQ(Beamctl({"tune", Path("add.json"), "--width", "1"}).status, 0);
   const Ran backup = Beamctl({"backup", Path("backup")});
   ASSERT_EQ(backup.status, 0) << backup.err;
+  EXPECT_THAT(backup.err, MatchesRegex("beamctl: [0-9]+ files, [0-9]+ bytes, written to " +
+                                       Path("backup") + "\n"));
   EXPECT_EQ(Beamctl({"backup", Path("backup")}).status, 3) << "it is there already";
   const Ran restored = RunProcess(
       {"client/beamctl/beamctl", "restore", Path("backup"), "--store", Path("restored")});
