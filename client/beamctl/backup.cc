@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "client/cc/local_file.h"
 #include "engine/base/hash.h"
 #include "engine/base/status.h"
@@ -24,7 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDigests[] = "DIGESTS";
-constexpr absl::string_view kHeader = "beamd-backup 2";
+constexpr absl::string_view kMagic = "beamd-backup ";
+constexpr int kFormat = 2;
 constexpr absl::string_view kEnd = "end ";
 // As BackupPiece says: digests are over pieces of this size.
 constexpr size_t kPieceBytes = size_t{1} << 20;
@@ -83,7 +86,17 @@ absl::StatusOr<std::vector<Listed>> ReadList(const std::string& backup, std::str
   if (text.empty() || text.back() != '\n') return CutShort(backup, "its last line has no end");
   std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
   lines.pop_back();  // what is behind the last end
-  const bool old = lines.front() != kHeader;
+  absl::string_view version = lines.front();
+  const bool old = !absl::ConsumePrefix(&version, kMagic);
+  int format = 0;
+  if (!old && (!absl::SimpleAtoi(version, &format) || format < kFormat)) {
+    return CutShort(backup, absl::StrCat("there is no format \"", version, "\""));
+  }
+  if (format > kFormat) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        backup, " is of a newer beamctl: its format is ", format, ", and this one knows ", kFormat,
+        "; restore it with a beamctl as new as the one that wrote it"));
+  }
   if (old) {
     warning = absl::StrCat(backup, " is of an older beamctl: its list can't be checked as a whole");
   } else {
@@ -156,7 +169,7 @@ absl::StatusOr<Written> Backup(Client& client, const std::string& directory,
       options);
   BEAMD_RETURN_IF_ERROR(status);
   // Last: a backup without it is none.
-  std::string lines = absl::StrCat(kHeader, "\n");
+  std::string lines = absl::StrCat(kMagic, kFormat, "\n");
   for (const auto& [file, digest] : digests) absl::StrAppend(&lines, digest, " ", file, "\n");
   absl::StrAppend(&lines, kEnd, digests.size(), " ", HashBytes(lines).Hex(), "\n");
   BEAMD_RETURN_IF_ERROR(WriteLocalFile(absl::StrCat(directory, "/", kDigests), lines));

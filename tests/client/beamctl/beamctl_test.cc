@@ -394,9 +394,21 @@ TEST_F(BeamctlTest, ABackupsListThatWasCutShortIsFound) {
   Write("listed/DIGESTS", absl::StrJoin(old, "\n") + "\n");
   const Ran warned = restore("old");
   EXPECT_EQ(warned.status, 0) << warned.err;
-  EXPECT_THAT(warned.err, HasSubstr("warning"));
+  EXPECT_THAT(warned.err, AllOf(HasSubstr("warning"), HasSubstr("older beamctl")));
   Write("listed/DIGESTS", old[0] + "\n");
   EXPECT_THAT(restore("none").err, HasSubstr("isn't listed"));
+  // As a newer one would write it, and as none does.
+  std::string newer = whole;
+  newer.replace(newer.find(" 2"), 2, " 3");
+  Write("listed/DIGESTS", newer);
+  const Ran refused = restore("newer");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("newer beamctl: its format is 3, and this one knows 2"),
+                                 Not(HasSubstr("older")), Not(HasSubstr("warning"))));
+  EXPECT_NE(access(Path("newer").c_str(), F_OK), 0);
+  newer.replace(newer.find(" 3"), 2, " x");
+  Write("listed/DIGESTS", newer);
+  EXPECT_THAT(restore("newer").err, HasSubstr("there is no format \"x\""));
   Write("listed/DIGESTS", whole);
   const Ran right = restore("new");
   EXPECT_EQ(right.status, 0) << right.err;
