@@ -483,8 +483,9 @@ int CheckServe(const ServeConfig& config, std::vector<std::string> faults) {
 
 int RunServe(const std::vector<std::string>& args) {
   ServeConfig config;
-  const std::vector<std::string> faults = ReadServeConfig(args, config);
+  std::vector<std::string> faults = ReadServeConfig(args, config);
   if (config.check_config) return CheckServe(config, faults);
+  for (std::string& fault : CheckPaths(config)) faults.push_back(std::move(fault));
   if (!faults.empty()) return Usage(absl::StrJoin(faults, "\n"));
   absl::Status status = StartLog({.level = config.log_level,
                                   .file = config.log_file,

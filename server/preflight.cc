@@ -41,9 +41,8 @@ std::string WhyNotIn(std::filesystem::path folder, bool made) {
   return absl::StrCat(folder.string(), ": ", strerror(errno));
 }
 
-// Whether what is there can be opened, or what isn't can be made.
-void CheckAppends(absl::string_view flag, const std::string& path, bool makes_folders,
-                  Faults& faults) {
+// Whether what is there can be opened, or what isn't can be made in a folder that is.
+void CheckAppends(absl::string_view flag, const std::string& path, Faults& faults) {
   if (path.empty()) return;
   // Without waiting for the reader of a pipe.
   const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -55,7 +54,7 @@ void CheckAppends(absl::string_view flag, const std::string& path, bool makes_fo
   // A pipe that nobody reads as yet.
   if (why == ENXIO) return;
   const std::string fault = why == ENOENT
-                                ? WhyNotIn(std::filesystem::path(path).parent_path(), makes_folders)
+                                ? WhyNotIn(std::filesystem::path(path).parent_path(), false)
                                 : absl::StrCat(path, ": ", strerror(why));
   if (!fault.empty()) {
     faults.push_back(absl::StrCat("--", flag, " can't be appended to: ", fault));
@@ -74,16 +73,21 @@ std::string WhyNoSocket(const std::string& path) {
 
 }  // namespace
 
-std::vector<std::string> CheckFiles(const ServeConfig& config) {
+std::vector<std::string> CheckPaths(const ServeConfig& config) {
   Faults faults;
-  CheckAppends("audit_file", config.audit_file, false, faults);
-  CheckAppends("spans_file", config.spans_file, false, faults);
-  CheckAppends("log_file", config.log_file, true, faults);
-  CheckAppends("capture", config.capture, false, faults);
+  CheckAppends("audit_file", config.audit_file, faults);
+  CheckAppends("spans_file", config.spans_file, faults);
+  CheckAppends("log_file", config.log_file, faults);
+  CheckAppends("capture", config.capture, faults);
   if (!config.unix_socket.empty()) {
     const std::string why = WhyNoSocket(config.unix_socket);
     if (!why.empty()) faults.push_back(absl::StrCat("--unix_socket can't be made: ", why));
   }
+  return faults;
+}
+
+std::vector<std::string> CheckFiles(const ServeConfig& config) {
+  Faults faults = CheckPaths(config);
   if (!config.store.empty()) {
     const std::string why = WhyNotIn(config.store, true);
     if (!why.empty()) faults.push_back(absl::StrCat("--store can't be written: ", why));

@@ -8,8 +8,11 @@
 
 namespace beamd {
 
-// Faults of files: those that it appends to can't be opened, certificates don't parse. A line each.
-// Makes and changes nothing.
+// Faults of paths, a line each that names the flag and what is at fault: a file that it appends to
+// can't be opened, a folder isn't there. Only the store's folders are made. Makes and changes
+// nothing. Serve itself looks at these before it begins.
+std::vector<std::string> CheckPaths(const ServeConfig& config);
+// These, and the faults of the store's folder and of certificates. Makes and changes nothing.
 std::vector<std::string> CheckFiles(const ServeConfig& config);
 
 // Devices that are named and that no driver of this machine has, a line each. The drivers are asked

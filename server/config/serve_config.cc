@@ -224,7 +224,8 @@ CommandLine ServeCommandLine(ServeConfig& config) {
   line.Add("listen", &config.listen, "address to serve on; port 0 takes a free one");
   line.Add("store", &config.store, "directory of records, timings and jobs; made if need be");
   line.Add("log_level", &config.log_level, "trace, debug, info, warn, error");
-  line.Add("log_file", &config.log_file, "log there, rotated, instead of to standard error");
+  line.Add("log_file", &config.log_file,
+           "log there, rotated, instead of to standard error; its folder must be there");
   line.Add("log_file_mb", &config.log_file_mb, "size at which a log file is rotated");
   line.Add("log_files", &config.log_files, "rotated log files to keep");
   line.Add("spans_file", &config.spans_file, "append a JSON line for each call's span there");

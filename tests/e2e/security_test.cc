@@ -183,6 +183,24 @@ TEST_F(SecurityTest, CheckConfigSaysAllThatIsWrongAndStartsNothing) {
   EXPECT_NE(access(Path("audit").c_str(), F_OK), 0);
 }
 
+// By serve itself as by --check_config: none of them is made silently.
+TEST_F(SecurityTest, AFolderThatIsntThereIsAFaultOfItsFlag) {
+  for (const char* flag : {"log_file", "audit_file", "spans_file", "capture", "unix_socket"}) {
+    for (const bool check : {false, true}) {
+      std::vector<std::string> words = {kBeamd, "serve", "--listen=127.0.0.1:0",
+                                        "--store=" + Path("store"),
+                                        absl::StrCat("--", flag, "=none/x")};
+      if (check) words.emplace_back("--check_config");
+      const Ran ran = RunProcess(words);
+      EXPECT_EQ(ran.status, 2) << flag;
+      EXPECT_THAT(ran.err, HasSubstr(absl::StrCat("--", flag, " can't be "))) << flag;
+      EXPECT_THAT(ran.err, HasSubstr(": none: No such file or directory")) << flag;
+      EXPECT_NE(access("none", F_OK), 0) << flag;
+    }
+  }
+  EXPECT_NE(access(Path("store").c_str(), F_OK), 0);
+}
+
 TEST_F(SecurityTest, TokensMayDoWhatTheirRolesMay) {
   const std::string reader = MakeToken("ci", "reader");
   const std::string submitter = MakeToken("alice", "submitter");

@@ -37,7 +37,7 @@ TEST_F(PreflightTest, MakesAndChangesNothing) {
   config.audit_file = Path("audit");
   config.spans_file = Path("spans");
   config.capture = Path("capture");
-  config.log_file = Path("logs/of/beamd/log");  // its folders are made
+  config.log_file = Path("log");
   config.unix_socket = Path("socket");
   config.store = Path("store");
   EXPECT_THAT(CheckFiles(config), IsEmpty());
@@ -66,6 +66,20 @@ TEST_F(PreflightTest, NamesAllThatCantBeAppendedTo) {
         "--store can't be written: ", "is no directory", "TLS: ", "holds no PEM certificate"}) {
     EXPECT_THAT(faults, HasSubstr(fault));
   }
+}
+
+TEST_F(PreflightTest, FoldersThatArentThereAreFaultsOfTheirFlags) {
+  const std::string none = Path("none");
+  ServeConfig config;
+  config.audit_file = config.spans_file = config.log_file = config.capture = none + "/file";
+  config.unix_socket = none + "/socket";
+  const std::vector<std::string> faults = CheckPaths(config);
+  ASSERT_EQ(faults.size(), 5U);
+  for (const std::string& fault : faults) {
+    EXPECT_THAT(fault, HasSubstr(": " + none + ": No such file or directory"));
+  }
+  EXPECT_THAT(absl::StrJoin(faults, "\n"), HasSubstr("--log_file can't be appended to: "));
+  EXPECT_FALSE(std::filesystem::exists(none));
 }
 
 TEST_F(PreflightTest, AStoreBelowAFileCantBeMade) {
