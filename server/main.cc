@@ -304,6 +304,13 @@ void SampleStore(const Store& store, std::vector<Sample>& out) {
   count("beamd_store_repairs_total", "Repairs of the store.", health.repairs);
 }
 
+void SampleAudit(const Audit& audit, std::vector<Sample>& out) {
+  out.push_back({.name = "beamd_audit_failed_writes_total",
+                 .help = "Lines that the audit's file did not take.",
+                 .kind = Sample::kCounter,
+                 .value = static_cast<double>(audit.failed_writes())});
+}
+
 // One that can't write its store answers all the same, and a restart would not mend it: it says so.
 std::string HealthText(const Store& store, absl::string_view well) {
   const StoreHealth health = store.health();
@@ -441,6 +448,10 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
     SampleSessions(sessions, out);
     SampleStore(store, out);
   });
+  if (files.audit != nullptr) {
+    metrics.AddSource(
+        [&audit = *files.audit](std::vector<Sample>& out) { SampleAudit(audit, out); });
+  }
   store->SetWatcher([&server, &tuner](bool writable) {
     server->ShowStore(writable);
     if (writable) tuner.StoreRecovered();

@@ -67,6 +67,7 @@ absl::Status Audit::Write(const AuditEntry& entry) {
   }
   const int error = written < 0 ? errno : ENOSPC;
   torn_ = torn_ || written > 0;
+  ++failed_writes_;
   return absl::ErrnoToStatus(error, absl::StrCat("writing the audit ", path_));
 }
 

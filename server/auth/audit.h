@@ -1,6 +1,8 @@
 // The audit: a file that only grows, a JSON line for each thing that somebody did or was refused.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,6 +41,8 @@ class Audit {
   ~Audit();
 
   absl::Status Write(const AuditEntry& entry);
+  // Since it was opened: how many entries weren't written whole.
+  int64_t failed_writes() const { return failed_writes_; }
   // The file was moved away: from now on, a new one at the same path.
   absl::Status Reopen();
 
@@ -48,6 +52,7 @@ class Audit {
   const std::string path_;
   Mutex mutex_;
   int fd_ BEAMD_GUARDED_BY(mutex_) = -1;
+  std::atomic<int64_t> failed_writes_ = 0;
   bool torn_ BEAMD_GUARDED_BY(mutex_) = false;  // the last line has no end
 };
 

@@ -444,7 +444,7 @@ TEST_F(SecurityTest, BuffersAreBoundedTogether) {
 }
 
 TEST_F(SecurityTest, ItSaysHowItFares) {
-  Start({"--http_listen=127.0.0.1:0", "--spans_file=" + Path("spans")});
+  Start({"--http_listen=127.0.0.1:0", "--spans_file=" + Path("spans"), "--audit_file=/dev/full"});
   const auto channel = Plain(daemon_->address());
   EXPECT_TRUE(Call(channel, kList).ok());
   EXPECT_FALSE(Call(channel, kShow).ok());
@@ -455,8 +455,9 @@ TEST_F(SecurityTest, ItSaysHowItFares) {
   EXPECT_THAT(
       metrics,
       HasSubstr("beamd_requests_total{code=\"INVALID_ARGUMENT\",method=\"Inspector.Show\"}"));
-  for (const char* line : {"beamd_children{pool=\"worker\"}", "beamd_queue_length 0",
-                           "beamd_queue_age_seconds 0", "\nbeamd_store_bytes "}) {
+  for (const char* line :
+       {"beamd_children{pool=\"worker\"}", "beamd_queue_length 0", "beamd_queue_age_seconds 0",
+        "\nbeamd_store_bytes ", "\nbeamd_audit_failed_writes_total 1\n"}) {
     EXPECT_THAT(metrics, HasSubstr(line));
   }
   EXPECT_THAT(ReadFile(Path("spans")),

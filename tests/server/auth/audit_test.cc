@@ -83,6 +83,7 @@ TEST(Audit, EndsALineThatWasCutOff) {
   std::signal(SIGXFSZ, old_handler);
   EXPECT_FALSE(torn.ok());
   ASSERT_TRUE((*audit)->Write(Entry("whole")).ok());
+  EXPECT_EQ((*audit)->failed_writes(), 1);
   const std::string text = ReadFile(path);
   ASSERT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
   EXPECT_EQ(text.find('\n'), 50u);
@@ -107,7 +108,9 @@ TEST(Audit, SaysWhereItCantBe) {
   EXPECT_FALSE(Audit::Open("/nonexistent/audit").ok());
   const auto full = Audit::Open("/dev/full");
   ASSERT_TRUE(full.ok());
-  EXPECT_FALSE((*full)->Write(Entry("a")).ok());
+  EXPECT_EQ((*full)->failed_writes(), 0);
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE((*full)->Write(Entry("a")).ok());
+  EXPECT_EQ((*full)->failed_writes(), 2);
 }
 
 }  // namespace
