@@ -484,7 +484,9 @@ int Usage(absl::string_view why) {
 }
 
 // All that is wrong, whatever of it is.
-int CheckServe(const ServeConfig& config, std::vector<std::string> faults) {
+int CheckServe(const ServeConfig& config, std::vector<std::string> faults,
+               const std::string& warning) {
+  if (!warning.empty()) std::fprintf(stderr, "beamd: warning: %s\n", warning.c_str());
   for (const auto& check : {CheckFiles, CheckDevices}) {
     const std::vector<std::string> more = check(config);
     faults.insert(faults.end(), more.begin(), more.end());
@@ -495,13 +497,15 @@ int CheckServe(const ServeConfig& config, std::vector<std::string> faults) {
 int RunServe(const std::vector<std::string>& args) {
   ServeConfig config;
   std::vector<std::string> faults = ReadServeConfig(args, config);
-  if (config.check_config) return CheckServe(config, faults);
+  const std::string warning = FitDescriptors(DescriptorLimit(), config);
+  if (config.check_config) return CheckServe(config, faults, warning);
   for (std::string& fault : CheckPaths(config)) faults.push_back(std::move(fault));
   if (!faults.empty()) return Usage(absl::StrJoin(faults, "\n"));
   absl::Status status = StartLog({.level = config.log_level,
                                   .file = config.log_file,
                                   .file_bytes = config.log_file_mb << 20,
                                   .files = config.log_files});
+  if (status.ok() && !warning.empty()) spdlog::warn("{}", warning);
   if (status.ok()) status = Serve(config, args);
   if (absl::IsInvalidArgument(status)) return Usage(status.message());
   if (status.ok()) return 0;

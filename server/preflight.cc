@@ -1,12 +1,14 @@
 #include "server/preflight.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "server/services/acceptor.h"
 #include "server/services/credentials.h"
 #include "server/workers/fleet.h"
 #include "server/workers/supervisor.h"
@@ -100,6 +103,30 @@ std::vector<std::string> CheckFiles(const ServeConfig& config) {
     if (!status.ok()) faults.push_back(absl::StrCat("TLS: ", std::string(status.message())));
   }
   return faults;
+}
+
+int64_t DescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return INT64_MAX;
+  return static_cast<int64_t>(std::min<rlim_t>(limit.rlim_max, INT64_MAX));
+}
+
+std::string FitDescriptors(int64_t limit, ServeConfig& config) {
+  const int64_t left = limit - ReservedDescriptors(limit);
+  // The other half is for connections and the processes of sessions.
+  const int64_t all = std::max<int64_t>(left / 2, 1);
+  if (config.sessions_buffers <= all) return "";
+  // One session leaves some to the others.
+  const int64_t one = std::min(config.session_buffers, std::max<int64_t>(all / 2, 1));
+  std::string line = absl::StrCat(
+      "of ", limit, " descriptors sessions get ", all, " for their buffers, one session at most ",
+      one, ", not the ", config.sessions_buffers, " of --sessions_buffers and the ",
+      config.session_buffers, " of --session_buffers: those want a hard limit of ",
+      2 * config.sessions_buffers + ReservedDescriptors(INT64_MAX),
+      " (LimitNOFILE= of its unit, ulimit -Hn)");
+  config.sessions_buffers = all;
+  config.session_buffers = one;
+  return line;
 }
 
 std::vector<std::string> CheckDevices(const ServeConfig& config) {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -23,17 +24,15 @@
 namespace beamd {
 namespace {
 
-// Of the descriptors that a process may have, those that connections leave: for tables of the
-// store, children, files.
-constexpr rlim_t kReserve = 384;
-constexpr rlim_t kReserveShare = 4;
+constexpr int64_t kReserve = 384;
+constexpr int64_t kReserveShare = 4;
 
 // Descriptors are given out lowest first, so a high one says that most are in use.
 bool IsOverLimit(int fd) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  const rlim_t reserve = std::min(kReserve, limit.rlim_cur / kReserveShare);
-  return static_cast<rlim_t>(fd) + reserve >= limit.rlim_cur;
+  const auto most = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, INT64_MAX));
+  return fd >= most - ReservedDescriptors(most);
 }
 
 int PortOf(int fd) {
@@ -72,6 +71,8 @@ int ListenAt(const addrinfo& at, int port) {
 }
 
 }  // namespace
+
+int64_t ReservedDescriptors(int64_t limit) { return std::min(kReserve, limit / kReserveShare); }
 
 absl::StatusOr<TcpListeners> ListenTcp(const std::string& address) {
   const auto refuse = [&](absl::string_view why) {

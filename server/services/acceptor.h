@@ -3,6 +3,7 @@
 // daemon's files and children.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +13,10 @@
 #include "absl/status/statusor.h"
 
 namespace beamd {
+
+// Of a limit of descriptors (RLIMIT_NOFILE), how many connections leave: for tables of the store,
+// children, files.
+int64_t ReservedDescriptors(int64_t limit);
 
 class Acceptor {
  public:

@@ -1,6 +1,7 @@
 // Clients that misuse sessions: the daemon lives, tells each what is wrong, serves the others, and
 // holds nothing more once they are gone.
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
@@ -37,6 +38,7 @@ using ::beamd::testing::GraphOf;
 using ::beamd::testing::LongSum;
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // 48 MB of the 64 that there are.
@@ -73,6 +75,33 @@ class ExecutorHostile : public ::testing::Test {
 
   Daemon daemon_;
 };
+
+// One that takes all the buffers that it gets leaves others their connections, sessions and jobs.
+TEST(ExecutorDescriptors, ASessionsBuffersLeaveTheRestOfThem) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{.rlim_cur = 1024, .rlim_max = 1024};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const std::string directory = FreshDirectory();
+  const Daemon daemon("server/beamd", directory + "/store", {"--log_file=" + directory + "/log"});
+  setrlimit(RLIMIT_NOFILE, &before);  // where that is allowed
+  std::ifstream log(directory + "/log");
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(log), {}),
+              HasSubstr("level=warning of 1024 descriptors sessions get 384 for their buffers"));
+  ExecutorClient greedy(daemon.address());
+  ASSERT_TRUE(greedy.Open());
+  int buffers = 0;
+  while (buffers < 1024 && greedy.Upload({1}, {1}) != 0) ++buffers;
+  EXPECT_EQ(greedy.detail().reason(), "SESSION_BUFFERS");
+  EXPECT_EQ(buffers, 192);
+  std::vector<std::unique_ptr<ExecutorClient>> others;
+  for (int i = 0; i < 8; ++i) {
+    others.push_back(std::make_unique<ExecutorClient>(daemon.address()));
+    ASSERT_TRUE(others.back()->Open()) << i << others.back()->status().error_message();
+    const uint64_t x = others.back()->Upload({1}, {1});
+    EXPECT_TRUE(others.back()->Run(AddOne(x, 1))) << others.back()->status().error_message();
+  }
+}
 
 // What is on its way to a client that doesn't take it is the session's, and goes with that.
 TEST_F(ExecutorHostile, ADownloadThatNobodyReadsEndsWithItsSession) {

@@ -179,6 +179,12 @@ TEST_F(SecurityTest, CheckConfigSaysAllThatIsWrongAndStartsNothing) {
                          Path("audit"), "\"\n"));
   const Ran right = RunProcess({kBeamd, "serve", "--config", Path("config"), "--check_config"});
   EXPECT_EQ(right.status, 0) << right.err;
+  // It serves with fewer than it was told, and says so.
+  const Ran few = RunProcess({"/bin/sh", "-c",
+                              absl::StrCat("ulimit -n 1024 && exec ", kBeamd, " serve --config ",
+                                           Path("config"), " --check_config")});
+  EXPECT_EQ(few.status, 0) << few.err;
+  EXPECT_THAT(few.err, HasSubstr("beamd: warning: of 1024 descriptors sessions get 384"));
   EXPECT_NE(access(Path("store").c_str(), F_OK), 0);
   EXPECT_NE(access(Path("audit").c_str(), F_OK), 0);
 }

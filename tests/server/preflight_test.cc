@@ -107,5 +107,33 @@ TEST_F(PreflightTest, WaitsForNoReaderOfAPipe) {
   EXPECT_THAT(CheckFiles(config), IsEmpty());
 }
 
+TEST(FitDescriptors, LowersWhatSessionsGetToWhatThereIsRoomFor) {
+  ServeConfig config;
+  const ServeConfig before = config;
+  EXPECT_EQ(FitDescriptors(1 << 20, config), "");
+  EXPECT_EQ(FitDescriptors(2 * before.sessions_buffers + 384, config), "");
+  EXPECT_EQ(config.sessions_buffers, before.sessions_buffers);
+  EXPECT_EQ(config.session_buffers, before.session_buffers);
+  // A quarter is for the store and children, half of the rest for connections.
+  const std::string line = FitDescriptors(1024, config);
+  EXPECT_EQ(config.sessions_buffers, 384);
+  EXPECT_EQ(config.session_buffers, 192);
+  EXPECT_EQ(line,
+            "of 1024 descriptors sessions get 384 for their buffers, one session at most 192, not "
+            "the 16384 of --sessions_buffers and the 4096 of --session_buffers: those want a hard "
+            "limit of 33152 (LimitNOFILE= of its unit, ulimit -Hn)");
+  EXPECT_EQ(FitDescriptors(1024, config), "");
+}
+
+TEST(FitDescriptors, LeavesSmallLimitsAlone) {
+  ServeConfig config;
+  config.sessions_buffers = 300;
+  config.session_buffers = 300;
+  EXPECT_EQ(FitDescriptors(1024, config), "");
+  EXPECT_EQ(config.session_buffers, 300);
+  EXPECT_THAT(FitDescriptors(1, config), HasSubstr("sessions get 1 "));
+  EXPECT_EQ(config.session_buffers, 1);
+}
+
 }  // namespace
 }  // namespace beamd
