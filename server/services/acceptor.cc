@@ -28,11 +28,12 @@ constexpr int64_t kReserve = 384;
 constexpr int64_t kReserveShare = 4;
 
 // Descriptors are given out lowest first, so a high one says that most are in use.
-bool IsOverLimit(int fd) {
+bool IsOverLimit(int fd, int64_t promised) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   const auto most = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, INT64_MAX));
-  return fd >= most - ReservedDescriptors(most);
+  const int64_t left = most - ReservedDescriptors(most);
+  return fd >= left - std::min(promised, left / 2);
 }
 
 int PortOf(int fd) {
@@ -111,16 +112,18 @@ absl::StatusOr<TcpListeners> ListenTcp(const std::string& address) {
   return listeners;
 }
 
-absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Start(std::vector<int> listeners, Take take) {
-  std::unique_ptr<Acceptor> acceptor(new Acceptor(std::move(listeners), std::move(take)));
+absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Start(std::vector<int> listeners, Take take,
+                                                          Promised promised) {
+  std::unique_ptr<Acceptor> acceptor(
+      new Acceptor(std::move(listeners), std::move(take), std::move(promised)));
   acceptor->stop_ = eventfd(0, EFD_CLOEXEC);
   if (acceptor->stop_ < 0) return absl::ErrnoToStatus(errno, "an event to stop accepting");
   acceptor->thread_ = std::thread([a = acceptor.get()] { a->Accept(); });
   return acceptor;
 }
 
-Acceptor::Acceptor(std::vector<int> listeners, Take take)
-    : listeners_(std::move(listeners)), take_(std::move(take)) {}
+Acceptor::Acceptor(std::vector<int> listeners, Take take, Promised promised)
+    : listeners_(std::move(listeners)), take_(std::move(take)), promised_(std::move(promised)) {}
 
 Acceptor::~Acceptor() {
   if (thread_.joinable()) {
@@ -150,7 +153,7 @@ void Acceptor::Accept() {
         }
         continue;
       }
-      const bool over = IsOverLimit(fd);
+      const bool over = IsOverLimit(fd, promised_());
       if (over && !full) spdlog::warn("connections are turned away: too many are open");
       if (full && !over) spdlog::info("connections are accepted again");
       full = over;

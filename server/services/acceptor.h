@@ -22,20 +22,25 @@ class Acceptor {
  public:
   // `take` owns the connection; it is called on the acceptor's thread.
   using Take = std::function<void(int connection)>;
+  // Descriptors that others may still take: connections leave them too, but for at most half of what
+  // there is. Called as `take` is.
+  using Promised = std::function<int64_t()>;
 
   // Owns `listeners`, which listen and don't block.
-  static absl::StatusOr<std::unique_ptr<Acceptor>> Start(std::vector<int> listeners, Take take);
+  static absl::StatusOr<std::unique_ptr<Acceptor>> Start(std::vector<int> listeners, Take take,
+                                                         Promised promised);
   // Closes the listeners; connections stay with who took them.
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
  private:
-  Acceptor(std::vector<int> listeners, Take take);
+  Acceptor(std::vector<int> listeners, Take take, Promised promised);
   void Accept();
 
   std::vector<int> listeners_;
   const Take take_;
+  const Promised promised_;
   int stop_ = -1;
   std::thread thread_;
 };

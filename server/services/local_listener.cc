@@ -62,7 +62,7 @@ class LocalListener::Impl {
     unlink(path_.c_str());
   }
 
-  absl::Status Listen() {
+  absl::Status Listen(Acceptor::Promised promised) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path_.size() >= sizeof(address.sun_path)) {
@@ -85,11 +85,13 @@ class LocalListener::Impl {
         bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
         // Who may do what is said by the access file.
         chmod(path_.c_str(), 0666) != 0 || listen(listener, SOMAXCONN) != 0) {
-      const absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("listening on ", path_));
+      absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("listening on ", path_));
       if (listener >= 0) close(listener);
       return status;
     }
-    BEAMD_ASSIGN_OR_RETURN(acceptor_, Acceptor::Start({listener}, [this](int fd) { Take(fd); }));
+    BEAMD_ASSIGN_OR_RETURN(acceptor_,
+                           Acceptor::Start(
+                               {listener}, [this](int fd) { Take(fd); }, std::move(promised)));
     return absl::OkStatus();
   }
 
@@ -118,9 +120,10 @@ LocalListener::~LocalListener() = default;
 
 absl::StatusOr<std::unique_ptr<LocalListener>> LocalListener::Start(const std::string& path,
                                                                     grpc::Server& server,
-                                                                    LocalUsers& users) {
+                                                                    LocalUsers& users,
+                                                                    Acceptor::Promised promised) {
   auto impl = std::make_unique<Impl>(path, server, users);
-  if (absl::Status status = impl->Listen(); !status.ok()) return status;
+  if (absl::Status status = impl->Listen(std::move(promised)); !status.ok()) return status;
   return std::unique_ptr<LocalListener>(new LocalListener(std::move(impl)));
 }
 

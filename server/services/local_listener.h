@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "grpcpp/grpcpp.h"
+#include "server/services/acceptor.h"
 #include "server/services/local_users.h"
 
 namespace beamd {
@@ -14,10 +15,11 @@ namespace beamd {
 class LocalListener {
  public:
   // Replaces a socket that nobody listens on. AlreadyExists where somebody does, or where the path
-  // is no socket. `server` and `users` must outlive it.
+  // is no socket. `server` and `users` must outlive it. `promised`: see Acceptor.
   static absl::StatusOr<std::unique_ptr<LocalListener>> Start(const std::string& path,
                                                               grpc::Server& server,
-                                                              LocalUsers& users);
+                                                              LocalUsers& users,
+                                                              Acceptor::Promised promised);
   // Accepts no more; connections stay with gRPC. Removes the socket.
   ~LocalListener();
 

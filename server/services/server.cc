@@ -94,15 +94,19 @@ class GrpcServer final : public Server {
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::InternalError("gRPC doesn't start");
     // Not before: gRPC closes what comes earlier.
-    BEAMD_ASSIGN_OR_RETURN(
-        acceptor_, Acceptor::Start(listeners.sockets, [this](int fd) {
-          grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-          connection.fd = fd;
-          to_grpc_->HandleNewConnection(&connection);
-        }));
+    const auto take = [this](int fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = fd;
+      to_grpc_->HandleNewConnection(&connection);
+    };
+    // The buffers that sessions may still have.
+    const auto promised = [this] {
+      return sessions_.limits().total_buffers - sessions_.load().buffers;
+    };
+    BEAMD_ASSIGN_OR_RETURN(acceptor_, Acceptor::Start(listeners.sockets, take, promised));
     if (!options.unix_socket.empty()) {
-      BEAMD_ASSIGN_OR_RETURN(
-          local_, LocalListener::Start(options.unix_socket, *server_, desk_.local_users()));
+      BEAMD_ASSIGN_OR_RETURN(local_, LocalListener::Start(options.unix_socket, *server_,
+                                                          desk_.local_users(), promised));
     }
     for (const char* service :
          {"Tuner", "Records", "Devices", "Inspector", "Jobs", "Batches", "Admin", "Executor"}) {

@@ -1,7 +1,11 @@
 // Clients that misuse sessions: the daemon lives, tells each what is wrong, serves the others, and
 // holds nothing more once they are gone.
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -16,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "absl/time/clock.h"
@@ -76,31 +81,74 @@ class ExecutorHostile : public ::testing::Test {
   Daemon daemon_;
 };
 
-// One that takes all the buffers that it gets leaves others their connections, sessions and jobs.
-TEST(ExecutorDescriptors, ASessionsBuffersLeaveTheRestOfThem) {
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit few{.rlim_cur = 1024, .rlim_max = 1024};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  const std::string directory = FreshDirectory();
-  const Daemon daemon("server/beamd", directory + "/store", {"--log_file=" + directory + "/log"});
-  setrlimit(RLIMIT_NOFILE, &before);  // where that is allowed
-  std::ifstream log(directory + "/log");
+// A daemon that may have 1,024 descriptors: 256 for its store and children, at most 384 for buffers.
+class ExecutorDescriptors : public ::testing::Test {
+ protected:
+  ExecutorDescriptors() {
+    rlimit before{};
+    getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit few{.rlim_cur = 1024, .rlim_max = 1024};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    daemon_ =
+        std::make_unique<Daemon>("server/beamd", directory_ + "/store",
+                                 std::vector<std::string>{"--log_file=" + directory_ + "/log"});
+    setrlimit(RLIMIT_NOFILE, &before);  // where that is allowed
+  }
+
+  std::unique_ptr<ExecutorClient> Client() const {
+    auto client = std::make_unique<ExecutorClient>(daemon_->address());
+    EXPECT_TRUE(client->Open()) << client->status().error_message();
+    return client;
+  }
+  // As many as it gets.
+  static int TakeBuffers(ExecutorClient& client) {
+    int buffers = 0;
+    while (buffers < 1024 && client.Upload({1}, {1}) != 0) ++buffers;
+    return buffers;
+  }
+
+  const std::string directory_ = FreshDirectory();
+  std::unique_ptr<Daemon> daemon_;
+};
+
+TEST_F(ExecutorDescriptors, ASessionsBuffersLeaveTheRestOfThem) {
+  std::ifstream log(directory_ + "/log");
   EXPECT_THAT(std::string(std::istreambuf_iterator<char>(log), {}),
               HasSubstr("level=warning of 1024 descriptors sessions get 384 for their buffers"));
-  ExecutorClient greedy(daemon.address());
-  ASSERT_TRUE(greedy.Open());
-  int buffers = 0;
-  while (buffers < 1024 && greedy.Upload({1}, {1}) != 0) ++buffers;
-  EXPECT_EQ(greedy.detail().reason(), "SESSION_BUFFERS");
-  EXPECT_EQ(buffers, 192);
+  const std::unique_ptr<ExecutorClient> greedy = Client();
+  EXPECT_EQ(TakeBuffers(*greedy), 192);
+  EXPECT_EQ(greedy->detail().reason(), "SESSION_BUFFERS");
   std::vector<std::unique_ptr<ExecutorClient>> others;
   for (int i = 0; i < 8; ++i) {
-    others.push_back(std::make_unique<ExecutorClient>(daemon.address()));
-    ASSERT_TRUE(others.back()->Open()) << i << others.back()->status().error_message();
+    others.push_back(Client());
     const uint64_t x = others.back()->Upload({1}, {1});
     EXPECT_TRUE(others.back()->Run(AddOne(x, 1))) << others.back()->status().error_message();
   }
+}
+
+TEST_F(ExecutorDescriptors, ConnectionsLeaveThemToBuffers) {
+  const std::unique_ptr<ExecutorClient> one = Client(), other = Client();
+  const uint64_t x = one->Upload({1}, {1});
+  ASSERT_TRUE(one->Run(AddOne(x, 1))) << one->status().error_message();
+  int port = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(
+      absl::string_view(daemon_->address()).substr(daemon_->address().rfind(':') + 1), &port));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::vector<int> idle;
+  for (int i = 0; i < 800; ++i) {
+    idle.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(idle.back(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+  }
+  // It and what the run made are there already.
+  EXPECT_EQ(TakeBuffers(*one), 190);
+  EXPECT_EQ(TakeBuffers(*other), 192);
+  EXPECT_TRUE(one->Free({x}));
+  const uint64_t y = one->Upload({1}, {1});
+  EXPECT_TRUE(one->Free({y}));
+  for (const int fd : idle) close(fd);
 }
 
 // What is on its way to a client that doesn't take it is the session's, and goes with that.
