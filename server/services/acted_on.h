@@ -4,6 +4,7 @@
 #include <span>
 
 #include "absl/strings/string_view.h"
+#include "google/protobuf/io/zero_copy_stream.h"
 #include "google/protobuf/message.h"
 #include "server/auth/audit.h"
 
@@ -18,7 +19,11 @@ struct NamingField {
 std::span<const NamingField> NamingFields();
 
 // Adds what the message's naming fields hold, but for what is absent, 0 or empty. Of many values it
-// tells the first and how many there are.
+// tells the first and how many there are; long texts are cut.
 void NameActedOn(const google::protobuf::Message& message, AuditObject& object);
+// The same of a request's bytes, which nothing has checked yet: whatever refuses it, and be it no
+// such message, the audit knows what it named. Reads naming fields alone, as far as the bytes hold.
+void NameActedOn(google::protobuf::io::ZeroCopyInputStream& bytes,
+                 const google::protobuf::Message& type, AuditObject& object);
 
 }  // namespace beamd

@@ -8,10 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "engine/base/mutex.h"
 #include "grpcpp/alarm.h"
 #include "server/services/acted_on.h"
 #include "server/services/reply.h"
+#include "server/services/tune_stream.h"
 
 namespace beamd {
 namespace {
@@ -20,6 +22,8 @@ using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 // How often the batch is looked at when nothing says that there is news.
 constexpr std::chrono::milliseconds kLookEvery{500};
+// For how long the first item of who may not tune is waited for, by whose name the audit knows it.
+constexpr absl::Duration kRefusedWait = absl::Seconds(1);
 
 // Held by the reactor, by the batch's callback, by its alarm and by the executor's work. One read
 // is out until the client is done; one write at most.
@@ -29,12 +33,19 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
       : desk_(desk), visit_(desk.EnterStream(*context, "Batches.Tune")), reactor_(reactor) {}
 
   void Start(Tuner& tuner, const BatchOptions& options) {
-    if (!visit_.admitted.ok()) return End(visit_.admitted);
-    batch_ = std::make_unique<Batch>(tuner, visit_.caller(), options, [self = weak_from_this()] {
-      if (const auto stream = self.lock()) stream->PostPump();
-    });
+    tuner_ = &tuner;
+    if (!visit_.admitted.ok() && !absl::IsPermissionDenied(visit_.admitted)) {
+      return End(visit_.admitted);
+    }
+    if (visit_.admitted.ok()) MakeBatch(options);
     reactor_->StartRead(&in_);
     SetAlarm();
+  }
+
+  void MakeBatch(const BatchOptions& options) {
+    batch_ = std::make_unique<Batch>(*tuner_, visit_.caller(), options, [self = weak_from_this()] {
+      if (const auto stream = self.lock()) stream->PostPump();
+    });
   }
 
   void Read(bool ok) {
@@ -72,20 +83,47 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
 
  private:
   void Take(bool ok) {
+    if (!visit_.admitted.ok()) return TakeRefused(ok);
     if (ok) {
       v1::TuneBatchRequest request;
       absl::Status status = ParseRequest(in_, request);
       MutexLock pumping(pumping_);
       if (batch_ == nullptr) return;
+      const bool item = request.has_item();
       if (status.ok()) status = batch_->Add(std::move(request));
-      if (!status.ok()) return End(status);
-      MutexLock lock(mutex_);
-      if (reactor_ != nullptr && !finished_) reactor_->StartRead(&in_);
+      if (!status.ok()) {
+        NameRead();
+        return End(status);
+      }
+      came_ += item ? 1 : 0;
+      ReadOn();
     } else {
       MutexLock pumping(pumping_);
       if (batch_ != nullptr) batch_->Close();
     }
     PostPump();
+  }
+
+  // Who may not tune has sent `begin`, then an item.
+  void TakeRefused(bool ok) {
+    MutexLock pumping(pumping_);
+    if (ok) NameRead();
+    if (ok && ++refused_reads_ < 2) return ReadOn();
+    End(visit_.admitted);
+  }
+
+  void ReadOn() {
+    MutexLock lock(mutex_);
+    if (reactor_ != nullptr && !finished_) reactor_->StartRead(&in_);
+  }
+
+  // What the message that was read last names, whatever is wrong with it.
+  void NameRead() BEAMD_REQUIRES(pumping_) {
+    NameRequest(in_, v1::TuneBatchRequest::default_instance(), visit_.object);
+    v1::TuneBatchRequest request;
+    if (ParseMessage(in_, request).ok() && request.has_item()) {
+      NameKernel(*tuner_, request.item().request().graph(), visit_.object);
+    }
   }
 
   void PostPump() {
@@ -104,6 +142,10 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
       posted_ = false;
       if (writing_ || finished_ || reactor_ == nullptr) return;
     }
+    if (!visit_.admitted.ok()) {
+      if (absl::Now() - visit_.began >= kRefusedWait) End(visit_.admitted);
+      return;
+    }
     if (batch_ == nullptr) return;
     {
       mutex_.Lock();
@@ -111,12 +153,13 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
       mutex_.Unlock();
       if (cancelled) return End(absl::CancelledError("the client is gone"));
     }
-    const std::optional<v1::TuneBatchEvent> event = batch_->Next();
-    if (event) {
-      if (event->has_accepted()) NoteItem(*event);
+    const std::optional<Batch::News> news = batch_->Next();
+    if (news) {
+      if (news->event.has_accepted()) NoteItem(news->event);
+      if (news->event.has_error()) NoteFailed(news->event, *news->item);
       MutexLock lock(mutex_);
       writing_ = true;
-      out_ = ToBytes(*event);
+      out_ = ToBytes(news->event);
       reactor_->StartWrite(&out_);
     } else if (batch_->done()) {
       End(absl::OkStatus());
@@ -128,7 +171,17 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
     SetNamed(object, "item", event.id());
     NameActedOn(event.accepted(), object);
     desk_.Began(visit_, object, event.accepted());
-    ++items_;
+    ++accepted_;
+  }
+
+  void NoteFailed(const v1::TuneBatchEvent& event, const v1::TuneBatchItem& item) {
+    AuditObject object;
+    SetNamed(object, "item", event.id());
+    NameActedOn(item.request(), object);
+    NameKernel(*tuner_, item.request().graph(), object);
+    desk_.PartFailed(visit_, object, static_cast<absl::StatusCode>(event.code()),
+                     event.error().reason());
+    ++failed_;
   }
 
   void End(const absl::Status& status) {
@@ -137,7 +190,11 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
       if (finished_ || reactor_ == nullptr) return;
       finished_ = true;
     }
-    SetNamed(visit_.object, "items", absl::StrCat(items_.load()));
+    if (visit_.admitted.ok()) {
+      SetNamed(visit_.object, "items", absl::StrCat(came_.load()));
+      SetNamed(visit_.object, "accepted", absl::StrCat(accepted_.load()));
+      SetNamed(visit_.object, "failed", absl::StrCat(failed_.load()));
+    }
     desk_.Leave(visit_, status);
     reactor_->Finish(ToGrpcStatus(status));
   }
@@ -155,10 +212,12 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
   }
 
   Desk& desk_;
+  Tuner* tuner_ = nullptr;
   Visit visit_;
-  std::atomic<int64_t> items_ = 0;  // that were accepted
-  Mutex pumping_;                   // held over what uses the batch; before mutex_
+  std::atomic<int64_t> came_ = 0, accepted_ = 0, failed_ = 0;  // items
+  Mutex pumping_;  // held over what uses the batch; before mutex_
   std::unique_ptr<Batch> batch_ BEAMD_GUARDED_BY(pumping_);
+  int refused_reads_ BEAMD_GUARDED_BY(pumping_) = 0;
   Mutex mutex_;
   Reactor* reactor_ BEAMD_GUARDED_BY(mutex_);
   bool writing_ BEAMD_GUARDED_BY(mutex_) = false;

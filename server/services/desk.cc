@@ -132,6 +132,20 @@ void Desk::Began(const Visit& visit, const AuditObject& object, const v1::TuneAc
               .object = object});
 }
 
+void Desk::PartFailed(const Visit& visit, const AuditObject& object, absl::StatusCode code,
+                      absl::string_view reason) {
+  if (parts_.audit == nullptr) return;
+  const std::string name = absl::StatusCodeToString(code);
+  WriteAudit({.at = absl::Now(),
+              .principal = visit.principal.name,
+              .host = visit.host,
+              .method = visit.method,
+              .code = name,
+              .trace = visit.trace.id,
+              .reason = reason,
+              .object = object});
+}
+
 void Desk::Leave(const Visit& visit, const absl::Status& status) {
   const absl::Time now = absl::Now();
   const absl::Duration took = now - visit.began;

@@ -63,6 +63,9 @@ class Desk {
   // What the call asked for is under way, a line of the audit before it ends: ACCEPTED where a job
   // began for it, JOINED where it watches another's, ANSWERED where the store had it.
   void Began(const Visit& visit, const AuditObject& object, const v1::TuneAccepted& accepted);
+  // A part of the call failed, which goes on: a line of its own.
+  void PartFailed(const Visit& visit, const AuditObject& object, absl::StatusCode code,
+                  absl::string_view reason);
   // Once, with what the call ends with.
   void Leave(const Visit& visit, const absl::Status& status);
 

@@ -60,7 +60,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* JobsService::Watch(grpc::CallbackSer
         return tuner_.WatchJob(static_cast<const v1::WatchJobRequest&>(request).id(),
                                std::move(changed));
       },
-      desk_, context, request);
+      nullptr, desk_, context, request);
 }
 
 grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* context,

@@ -70,7 +70,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
           details.SerializeAsString()};
 }
 
-absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message& request) {
+absl::Status ParseMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message& request) {
   // Small ones can't hold that many.
   if (static_cast<int64_t>(bytes.Length()) > kMostElements) {
     grpc::ByteBuffer counted = bytes;
@@ -83,7 +83,19 @@ absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Messa
     return InvalidArgument(absl::StrCat("the bytes are no ", request.GetTypeName()),
                            {.reason = "MALFORMED"});
   }
+  return absl::OkStatus();
+}
+
+absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message& request) {
+  BEAMD_RETURN_IF_ERROR(ParseMessage(bytes, request));
   return CheckKnown(request);
+}
+
+void NameRequest(const grpc::ByteBuffer& bytes, const google::protobuf::Message& type,
+                 AuditObject& object) {
+  grpc::ByteBuffer copy = bytes;  // shares the slices
+  grpc::ProtoBufferReader reader(&copy);
+  if (reader.status().ok()) NameActedOn(reader, type, object);
 }
 
 grpc::ByteBuffer ToBytes(const google::protobuf::Message& message) {
@@ -100,10 +112,9 @@ UnaryCall::UnaryCall(Desk& desk, grpc::CallbackServerContext* context,
       reactor_(cancel != nullptr ? new CancellableReactor(cancel) : context->DefaultReactor()),
       visit_(desk.Enter(*context, method)) {}
 
-absl::Status UnaryCall::Parse(google::protobuf::Message& request) {
-  BEAMD_RETURN_IF_ERROR(ParseRequest(*request_, request));
-  NameActedOn(request, visit_.object);
-  return absl::OkStatus();
+void UnaryCall::Name(const google::protobuf::Message& type) {
+  if (absl::IsUnauthenticated(visit_.admitted)) return;
+  NameRequest(*request_, type, visit_.object);
 }
 
 void UnaryCall::Finish(const absl::Status& status, const google::protobuf::Message& response) {
@@ -126,16 +137,8 @@ void UnaryCall::FinishWith(const grpc::ByteBuffer& response) {
   reactor_->Finish(grpc::Status::OK);
 }
 
-void Post(const std::shared_ptr<UnaryCall>& call, std::function<void()> work,
-          std::function<void()> name) {
+void Post(const std::shared_ptr<UnaryCall>& call, std::function<void()> work) {
   const absl::Status& admitted = call->visit().admitted;
-  if (absl::IsPermissionDenied(admitted)) {
-    call->desk().executor().Post([call, name = std::move(name)] {
-      name();
-      call->Fail(call->visit().admitted);
-    });
-    return;
-  }
   if (!admitted.ok()) {
     call->Fail(admitted);
     return;

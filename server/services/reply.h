@@ -29,8 +29,13 @@ v1::ErrorDetail ToErrorDetail(const absl::Status& status);
 // With an ErrorDetail, always, in the details (StatusDetails).
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-// InvalidArgument where the bytes are no such message, or hold what this build doesn't know.
+// InvalidArgument where the bytes are no such message, or hold too much.
+absl::Status ParseMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message& request);
+// The same, and where they hold what this build doesn't know.
 absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message& request);
+// Names what a request of that type acts on, before anything checks it.
+void NameRequest(const grpc::ByteBuffer& bytes, const google::protobuf::Message& type,
+                 AuditObject& object);
 grpc::ByteBuffer ToBytes(const google::protobuf::Message& message);
 
 // One unary call. Kept by whoever will answer it.
@@ -45,8 +50,8 @@ class UnaryCall {
   const grpc::ByteBuffer& request() const { return *request_; }
   Desk& desk() const { return desk_; }
   const Visit& visit() const { return visit_; }
-  // ParseRequest, of this call's; what the request acts on is noted for the audit.
-  absl::Status Parse(google::protobuf::Message& request);
+  // What the request, of that type, acts on is noted for the audit, where its caller is known.
+  void Name(const google::protobuf::Message& type);
   // Besides what request and answer name.
   void ActsOn(absl::string_view name, absl::string_view value) {
     SetNamed(visit_.object, name, value);
@@ -65,30 +70,23 @@ class UnaryCall {
   Visit visit_;
 };
 
-// Runs `work` on the desk's threads where the call was let in; else answers why not, after `name`
-// where the caller is known and may not.
-void Post(const std::shared_ptr<UnaryCall>& call, std::function<void()> work,
-          std::function<void()> name);
+// Runs `work` on the desk's threads where the call was let in; else answers why not.
+void Post(const std::shared_ptr<UnaryCall>& call, std::function<void()> work);
 
 // Runs `work(request)` on the desk's threads where the call was let in and its bytes are such a
 // request; else answers why not.
 template <typename Request, typename Work>
 void Receive(const std::shared_ptr<UnaryCall>& call, Work work) {
-  Post(
-      call,
-      [call, work = std::move(work)] {
-        Request request;
-        const absl::Status status = call->Parse(request);
-        if (status.ok()) {
-          work(request);
-        } else {
-          call->Fail(status);
-        }
-      },
-      [call] {
-        Request refused;
-        call->Parse(refused).IgnoreError();
-      });
+  call->Name(Request::default_instance());
+  Post(call, [call, work = std::move(work)] {
+    Request request;
+    const absl::Status status = ParseRequest(call->request(), request);
+    if (status.ok()) {
+      work(request);
+    } else {
+      call->Fail(status);
+    }
+  });
 }
 
 // Answers with what `handle(request, response)` returns, run on the desk's threads.

@@ -95,6 +95,9 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* TunerService::Tune(grpc::CallbackSer
         return tuner_.Tune(static_cast<const v1::TuneRequest&>(request), caller,
                            std::move(changed));
       },
+      [this](const google::protobuf::Message& request, AuditObject& object) {
+        NameKernel(tuner_, static_cast<const v1::TuneRequest&>(request).graph(), object);
+      },
       desk_, context, request);
 }
 
@@ -258,9 +261,9 @@ absl::StatusOr<TargetCaps> ShownTarget(const Tuner& tuner, const v1::ShowRequest
 
 absl::Status InspectorService::SubmitShow(const v1::ShowRequest& request,
                                           const std::shared_ptr<UnaryCall>& call) {
-  BEAMD_ASSIGN_OR_RETURN(const TargetCaps caps, ShownTarget(tuner_, request));
   BEAMD_ASSIGN_OR_RETURN(ParsedKernel kernel, tuner_.parts().parse(request.graph()));
   call->ActsOn("kernel", kernel.hash.Hex());
+  BEAMD_ASSIGN_OR_RETURN(const TargetCaps caps, ShownTarget(tuner_, request));
   auto kernel_context = std::make_shared<internal::AddContext>();
   kernel_context->set_id(supervisor_.NewId());
   *kernel_context->mutable_graph() = std::move(kernel.canonical);

@@ -136,9 +136,7 @@ void Batch::Start(Item& item) {
                                    {.reason = "BUDGET", .field = "begin.budget"}));
   }
   if (!answer.ok()) return Finish(item, answer.status());
-  v1::TuneBatchEvent& event = events_.emplace_back();
-  event.set_id(item.request.id());
-  *event.mutable_accepted() = std::move(answer->accepted);
+  *Tell(item).mutable_accepted() = std::move(answer->accepted);
   if (answer->result) return Finish(item, *std::move(answer->result));
   item.watch = std::move(answer->watch);
   ++running_;
@@ -149,8 +147,7 @@ void Batch::Finish(Item& item, const absl::StatusOr<v1::TuneResult>& result) {
   item.watch.reset();
   item.ended = true;
   ++ended_;
-  v1::TuneBatchEvent& event = events_.emplace_back();
-  event.set_id(item.request.id());
+  v1::TuneBatchEvent& event = Tell(item);
   if (result.ok()) {
     item.best_s = result->record().best_s();
     item.hc_s = result->record().hc_s();
@@ -175,7 +172,7 @@ void Batch::TellProgress() {
     return;
   }
   told_ = all ? absl::InfiniteFuture() : now;  // the last is told once
-  v1::TuneBatchProgress& progress = *events_.emplace_back().mutable_progress();
+  v1::TuneBatchProgress& progress = *events_.emplace_back().event.mutable_progress();
   progress.set_items(static_cast<uint32_t>(items_.size()));
   progress.set_running(static_cast<uint32_t>(running_));
   progress.set_done(static_cast<uint32_t>(ended_));
@@ -199,7 +196,13 @@ void Batch::TellProgress() {
   progress.set_best_s(best_s);
 }
 
-std::optional<v1::TuneBatchEvent> Batch::Next() {
+v1::TuneBatchEvent& Batch::Tell(const Item& item) {
+  News& news = events_.emplace_back(News{.event = {}, .item = &item.request});
+  news.event.set_id(item.request.id());
+  return news.event;
+}
+
+std::optional<Batch::News> Batch::Next() {
   MutexLock lock(mutex_);
   if (events_.empty()) {
     for (const auto& item : items_) {
@@ -209,9 +212,9 @@ std::optional<v1::TuneBatchEvent> Batch::Next() {
     TellProgress();
   }
   if (events_.empty()) return std::nullopt;
-  v1::TuneBatchEvent event = std::move(events_.front());
+  News news = std::move(events_.front());
   events_.pop_front();
-  return event;
+  return news;
 }
 
 }  // namespace beamd

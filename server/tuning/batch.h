@@ -41,14 +41,19 @@ class Batch {
   // No more will come.
   void Close();
 
-  // The next thing to tell; nullopt: nothing now. Starts what there is room for.
-  std::optional<v1::TuneBatchEvent> Next();
+  struct News {
+    v1::TuneBatchEvent event;
+    const v1::TuneBatchItem* item = nullptr;  // as it came; null: of the batch
+  };
+  // The next thing to tell; nullopt: nothing now. Starts what there is room for. Its item lives as
+  // long as the batch.
+  std::optional<News> Next();
   // Whether all was told.
   bool done() const;
 
  private:
   struct Item {
-    v1::TuneBatchItem request;
+    v1::TuneBatchItem request;  // stays as it came
     double promise = 0;
     bool started = false;
     std::unique_ptr<JobWatch> watch;
@@ -63,6 +68,8 @@ class Batch {
   void Look(Item& item) BEAMD_REQUIRES(mutex_);
   void Finish(Item& item, const absl::StatusOr<v1::TuneResult>& result) BEAMD_REQUIRES(mutex_);
   void TellProgress() BEAMD_REQUIRES(mutex_);
+  // An event of the item, to be filled in.
+  v1::TuneBatchEvent& Tell(const Item& item) BEAMD_REQUIRES(mutex_);
   absl::Duration Left() const BEAMD_REQUIRES(mutex_);
 
   Tuner& tuner_;
@@ -75,7 +82,7 @@ class Batch {
   bool closed_ BEAMD_GUARDED_BY(mutex_) = false;
   absl::Duration budget_ BEAMD_GUARDED_BY(mutex_) = absl::InfiniteDuration();
   std::vector<std::unique_ptr<Item>> items_ BEAMD_GUARDED_BY(mutex_);
-  std::deque<v1::TuneBatchEvent> events_ BEAMD_GUARDED_BY(mutex_);
+  std::deque<News> events_ BEAMD_GUARDED_BY(mutex_);
   int running_ BEAMD_GUARDED_BY(mutex_) = 0;
   int ended_ BEAMD_GUARDED_BY(mutex_) = 0;
   absl::Time told_ BEAMD_GUARDED_BY(mutex_) = absl::InfinitePast();

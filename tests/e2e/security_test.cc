@@ -19,11 +19,14 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/cc/client.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/impl/codegen/client_unary_call.h"
 #include "gtest/gtest.h"
 #include "proto/beamd/v1/admin.pb.h"
+#include "proto/beamd/v1/batch.pb.h"
+#include "proto/beamd/v1/executor.pb.h"
 #include "proto/beamd/v1/jobs.pb.h"
 #include "proto/beamd/v1/tuning.pb.h"
 #include "tests/testing/daemon.h"
@@ -323,6 +326,91 @@ TEST_F(SecurityTest, TheAuditNamesWhatWasActedOn) {
   *show.mutable_graph() = AddKernel(64);
   Call(channel, kShow, admin, show.SerializeAsString());
   EXPECT_THAT(lines("Inspector.Show", "OK"), HasSubstr(R"("pass":"ast","kernel":")"));
+}
+
+// Whichever check it was that a request did not pass.
+TEST_F(SecurityTest, TheAuditNamesWhatRefusedRequestsWanted) {
+  const std::string reader = MakeToken("ci", "reader");
+  const std::string submitter = MakeToken("alice", "submitter");
+  WriteFile(Path("access"), access_);
+  Start({"--access_file=" + Path("access"), "--audit_file=" + Path("audit")});
+  const auto channel = Plain(daemon_->address());
+  // The object of the line that the call leaves.
+  const auto object = [&](const char* method, const std::string& token, const std::string& bytes,
+                          Code code) {
+    EXPECT_EQ(Call(channel, method, token, bytes).error_code(), code) << method;
+    const std::string audit = ReadFile(Path("audit"));
+    const size_t line = audit.rfind('\n', audit.size() - 2);
+    const size_t at = audit.find("\"object\":", line == std::string::npos ? 0 : line);
+    return at == std::string::npos ? audit : audit.substr(at + 9, audit.size() - at - 11);
+  };
+  constexpr char kTune[] = "/beamd.v1.Tuner/Tune";
+  constexpr char kBatch[] = "/beamd.v1.Batches/Tune";
+  const auto is_kernel = [](const std::string& named, const std::string& before = "") {
+    EXPECT_TRUE(
+        std::regex_match(named, std::regex("\\{" + before + "\"kernel\":\"[0-9a-f]{64}\"\\}")))
+        << named;
+  };
+  // By its role, by an option, by an enumerator, by a graph that is none, by its bytes.
+  v1::TuneRequest tune;
+  *tune.mutable_graph() = AddKernel(64);
+  is_kernel(object(kTune, reader, tune.SerializeAsString(), Code::PERMISSION_DENIED));
+  tune.mutable_search()->set_tc(99);
+  is_kernel(object(kTune, submitter, tune.SerializeAsString(), Code::INVALID_ARGUMENT));
+  tune.clear_search();
+  tune.set_priority(static_cast<v1::Priority>(99));
+  is_kernel(object(kTune, submitter, tune.SerializeAsString(), Code::INVALID_ARGUMENT));
+  tune.clear_priority();
+  tune.mutable_device()->set_kind("cuda");
+  is_kernel(object(kTune, submitter, tune.SerializeAsString(), Code::INVALID_ARGUMENT),
+            "\"kind\":\"cuda\",");
+  tune.mutable_graph()->mutable_nodes(8)->add_src(99);
+  EXPECT_EQ(object(kTune, submitter, tune.SerializeAsString(), Code::INVALID_ARGUMENT),
+            R"({"kind":"cuda","graph_nodes":"9"})");
+  EXPECT_EQ(object(kTune, submitter, tune.SerializeAsString() + "\x07", Code::INVALID_ARGUMENT),
+            R"({"kind":"cuda"})");
+  v1::ShowRequest show;
+  *show.mutable_graph() = AddKernel(64);
+  show.set_pass("ast");
+  show.mutable_search()->set_tc(99);
+  is_kernel(object(kShow, submitter, show.SerializeAsString(), Code::INVALID_ARGUMENT),
+            "\"pass\":\"ast\",");
+  v1::RunRequest run;
+  run.set_session("4711");
+  run.set_opts(static_cast<v1::OptsPolicy>(99));
+  EXPECT_EQ(
+      object("/beamd.v1.Executor/Run", submitter, run.SerializeAsString(), Code::INVALID_ARGUMENT),
+      R"({"session":"4711"})");
+  v1::BeginUploadRequest upload;
+  upload.set_session("4711");
+  upload.set_dtype(static_cast<v1::Scalar>(99));
+  EXPECT_EQ(object("/beamd.v1.Executor/BeginUpload", submitter, upload.SerializeAsString(),
+                   Code::INVALID_ARGUMENT),
+            R"({"session":"4711"})");
+  // Items of a batch, those that end it and those that don't.
+  v1::TuneBatchRequest batch;
+  batch.mutable_item()->set_id("seven");
+  *batch.mutable_item()->mutable_request()->mutable_graph() = AddKernel(64);
+  is_kernel(object(kBatch, reader, batch.SerializeAsString(), Code::PERMISSION_DENIED),
+            "\"item\":\"seven\",");
+  const std::string unbegun =
+      object(kBatch, submitter, batch.SerializeAsString(), Code::INVALID_ARGUMENT);
+  EXPECT_THAT(unbegun, HasSubstr(R"({"item":"seven","kernel":")"));
+  EXPECT_THAT(unbegun, HasSubstr(R"("items":"0","accepted":"0","failed":"0"})"));
+  WriteFile(Path("token"), submitter);
+  const auto client = Client::Create(daemon_->address(), {.token_file = Path("token")});
+  ASSERT_TRUE(client.ok()) << client.status();
+  batch.mutable_item()->mutable_request()->set_mode(v1::TUNE_MODE_LOOKUP_ONLY);
+  EXPECT_TRUE((*client)
+                  ->TuneBatch(v1::TuneBatchBegin(), {batch.item()},
+                              [](const v1::TuneBatchEvent&) { return true; })
+                  .ok());
+  const std::string audit = ReadFile(Path("audit"));
+  EXPECT_TRUE(std::regex_search(
+      audit, std::regex("\"method\":\"Batches.Tune\",\"code\":\"NOT_FOUND\",[^\n]*\"object\":"
+                        "\\{\"item\":\"seven\",\"mode\":\"TUNE_MODE_LOOKUP_ONLY\",\"kernel\":\"")))
+      << audit;
+  EXPECT_THAT(audit, HasSubstr(R"("object":{"items":"1","accepted":"0","failed":"1"})"));
 }
 
 TEST_F(SecurityTest, TlsShowsTheNewCertificateAfterSighup) {
