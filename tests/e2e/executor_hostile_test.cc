@@ -49,6 +49,12 @@ using ::testing::IsEmpty;
 // 48 MB of the 64 that there are.
 constexpr int kMost = 12 << 20;
 
+int64_t DescriptorsOf(const Daemon& daemon) {
+  return std::distance(
+      std::filesystem::directory_iterator(absl::StrCat("/proc/", daemon.pid(), "/fd")),
+      std::filesystem::directory_iterator());
+}
+
 class ExecutorHostile : public ::testing::Test {
  protected:
   ExecutorHostile()
@@ -61,11 +67,7 @@ class ExecutorHostile : public ::testing::Test {
     EXPECT_TRUE(client->Open(lease_s)) << client->status().error_message();
     return client;
   }
-  int64_t Descriptors() const {
-    return std::distance(
-        std::filesystem::directory_iterator(absl::StrCat("/proc/", daemon_.pid(), "/fd")),
-        std::filesystem::directory_iterator());
-  }
+  int64_t Descriptors() const { return DescriptorsOf(daemon_); }
   // Somebody may have all the memory there is, within a second.
   void ExpectMemoryIsBack() {
     const std::unique_ptr<ExecutorClient> next = Client();
@@ -142,6 +144,12 @@ TEST_F(ExecutorDescriptors, ConnectionsLeaveThemToBuffers) {
     idle.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(connect(idle.back(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
   }
+  // Until all of them were accepted or turned away.
+  for (int64_t before = 0, now = 1; before != now; now = DescriptorsOf(*daemon_)) {
+    before = now;
+    absl::SleepFor(absl::Milliseconds(300));
+  }
+  EXPECT_GT(DescriptorsOf(*daemon_), 300);
   // It and what the run made are there already.
   EXPECT_EQ(TakeBuffers(*one), 190);
   EXPECT_EQ(TakeBuffers(*other), 192);
