@@ -141,8 +141,7 @@ absl::Status Explain(Store& store, const v1::ExplainRequest& request,
 // Pages through the store: what is written meanwhile may or may not be in it.
 class Exporter {
  public:
-  Exporter(Store& store, const std::optional<Digest>& kernel)
-      : store_(store), kernel_(kernel) {}
+  Exporter(Store& store, const std::optional<Digest>& kernel) : store_(store), kernel_(kernel) {}
 
   absl::StatusOr<std::unique_ptr<google::protobuf::Message>> Next() {
     if (page_.empty() && !last_) BEAMD_RETURN_IF_ERROR(Read());
