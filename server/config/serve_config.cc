@@ -135,6 +135,7 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
   }
   faults.Range("sessions", c.sessions, 0, 1 << 16);
   faults.Range("principal_sessions", c.principal_sessions, 0, 1 << 16);
+  faults.Range("principal_share", c.principal_share, 0, 100);
   // Each is a descriptor and a mapping, and a process has 65,530 of those.
   faults.Range("session_buffers", c.session_buffers, 1, 32768);
   faults.Range("sessions_buffers", c.sessions_buffers, 1, 32768);
@@ -250,6 +251,10 @@ CommandLine ServeCommandLine(ServeConfig& config) {
   line.Add("calls_per_second", &config.calls_per_second, "calls of a principal; 0: no limit");
   line.Add("sessions", &config.sessions, "sessions that may be open");
   line.Add("principal_sessions", &config.principal_sessions, "of one principal");
+  line.Add(
+      "principal_share", &config.principal_share,
+      "percent of all sessions' memory, buffers and waiting graphs that one principal may have; "
+      "0: 50 where callers are told apart, else 100");
   line.Add("session_buffers", &config.session_buffers, "buffers of a session");
   line.Add("sessions_buffers", &config.sessions_buffers, "buffers of all sessions");
   line.Add("session_mb", &config.session_mb, "memory of a session, scratch of its runs included");
@@ -343,6 +348,13 @@ SessionLimits SessionLimitsOf(const ServeConfig& config) {
   limits.longest_lease = config.session_longest_lease;
   limits.run_time = config.session_run_timeout;
   limits.queued_bytes = config.queued_graphs_mb * kMegabyte;
+  // All on one host are one principal where nothing tells them apart.
+  const bool apart = !config.access_file.empty() || !config.tls_client_ca.empty();
+  const int64_t percent = config.principal_share > 0 ? config.principal_share : apart ? 50 : 100;
+  const auto share = [&](int64_t whole) { return std::max<int64_t>(1, whole * percent / 100); };
+  limits.principal_buffers = share(limits.total_buffers);
+  limits.principal_bytes = share(limits.total_bytes);
+  limits.principal_queued_bytes = share(limits.queued_bytes);
   limits.plan_time = config.session_plan_timeout;
   return limits;
 }

@@ -52,6 +52,8 @@ struct ServeConfig {
   // What sessions may hold and do.
   int64_t sessions = 256;
   int64_t principal_sessions = 64;
+  // In percent; 0: SessionLimitsOf's choice.
+  int64_t principal_share = 0;
   int64_t session_buffers = 4096;
   int64_t sessions_buffers = 16384;
   int64_t session_mb = 0;

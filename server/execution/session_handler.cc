@@ -1,5 +1,7 @@
 #include "server/execution/session_handler.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -68,12 +70,15 @@ absl::Status SessionHandler::Handle(const internal::Frame& request, internal::Fr
     MoveTo(options_.compile_cores);
     status = MakePlan(request.plan(), *reply.mutable_planned());
     *reply.mutable_planned()->mutable_outcome() = ToFrame(status);
+    if (!status.ok()) malloc_trim(0);
   } else if (request.has_build()) {
     MoveTo(options_.compile_cores);
     status = Build(request.build(), *reply.mutable_built());
     *reply.mutable_built()->mutable_outcome() = ToFrame(status);
     // What is half built is of no use.
     if (!status.ok()) plans_.erase(request.build().plan());
+    // What planning and compiling took is many times what a plan keeps.
+    malloc_trim(0);
   } else {
     return absl::InvalidArgumentError("a session's runner was sent a frame that is none of its");
   }

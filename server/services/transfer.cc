@@ -106,7 +106,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
       if (filled_ > 0) bytes = &bytes_[head_];
       cut = cut_;
     }
-    if (cut) return End(SessionEnded(session_->id()));
+    if (cut) return End(session_->Ended());
     if (bytes == nullptr) return End(Complete());
     const absl::Status status = Take(*bytes);
     const auto size = static_cast<int64_t>(bytes->Length());
@@ -135,7 +135,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
       SetNamed(visit_.object, "handle", absl::StrCat(chunk.handle));
       BEAMD_ASSIGN_OR_RETURN(std::shared_ptr<Session> session,
                              sessions_.Find(chunk.session, visit_.principal.name));
-      BEAMD_ASSIGN_OR_RETURN(upload_, session->OpenUpload(chunk.handle));
+      BEAMD_ASSIGN_OR_RETURN(upload_, session->OpenUpload(chunk.handle, chunk.piece.offset));
       session_ = std::move(session);
       joined_ = session_->Join([this, weak = std::weak_ptr(self_)] {
         const std::shared_ptr<UploadReactor> self = weak.lock();
@@ -148,7 +148,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
                               .field = chunk.session.empty() ? "handle" : "session",
                               .value = static_cast<int64_t>(chunk.handle)});
     }
-    if (joined_ == 0 || !session_->Touch(SteadyNow())) return SessionEnded(session_->id());
+    if (joined_ == 0 || !session_->Touch(SteadyNow())) return session_->Ended();
     return upload_.state->Take(upload_.stream, chunk.piece, sessions_.limits().chunk_bytes);
   }
 
@@ -298,7 +298,7 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
       const std::shared_ptr<DownloadReactor> self = weak.lock();
       if (self != nullptr) desk_.executor().Post([self] { self->Cut(); });
     });
-    if (joined_ == 0) return End(SessionEnded(session_->id()));
+    if (joined_ == 0) return End(session_->Ended());
     snapshot_ = std::move(snapshot);
     offset_ = static_cast<int64_t>(request.offset());
     end_ = request.bytes() == 0 ? static_cast<int64_t>(size)
@@ -336,7 +336,7 @@ class DownloadReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> 
     }
     if (gone && !cut) return End(absl::CancelledError("the client is gone"));
     if (drained && !gone) return End(absl::OkStatus());
-    if (cut) return End(SessionEnded(session_->id()));
+    if (cut) return End(session_->Ended());
     session_->Touch(SteadyNow());
     const int64_t size = std::min(kDownloadBytes, end_ - offset_);
     grpc::ByteBuffer bytes = ChunkBytes(snapshot_, offset_, size, first_);

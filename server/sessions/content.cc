@@ -15,21 +15,22 @@
 
 namespace beamd {
 
-absl::StatusOr<std::shared_ptr<Content>> Content::Create(Budget& budget, int64_t size_bytes) {
-  BEAMD_RETURN_IF_ERROR(budget.Take(size_bytes));
+absl::StatusOr<std::shared_ptr<Content>> Content::Create(std::shared_ptr<Budget> budget,
+                                                         int64_t size_bytes) {
+  BEAMD_RETURN_IF_ERROR(budget->Take(size_bytes));
   absl::StatusOr<std::unique_ptr<SharedMemory>> memory =
       SharedMemory::Create(static_cast<size_t>(size_bytes));
   if (!memory.ok()) {
-    budget.Give(size_bytes);
+    budget->Give(size_bytes);
     return memory.status();
   }
   static std::atomic<uint64_t> last_id{0};  // 0 is a device's turn
-  return std::shared_ptr<Content>(new Content(budget, *std::move(memory), ++last_id));
+  return std::shared_ptr<Content>(new Content(std::move(budget), *std::move(memory), ++last_id));
 }
 
 Content::~Content() {
   Detach();
-  budget_.Give(size_bytes());
+  budget_->Give(size_bytes());
 }
 
 void Content::Detach() {

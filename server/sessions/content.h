@@ -21,8 +21,9 @@ namespace beamd {
 // and find it not fixed; else it is copied first.
 class Content {
  public:
-  // Zeros. ResourceExhausted: the budget, which outlives it, or the system.
-  static absl::StatusOr<std::shared_ptr<Content>> Create(Budget& budget, int64_t size_bytes);
+  // Zeros. ResourceExhausted: the budget, or the system.
+  static absl::StatusOr<std::shared_ptr<Content>> Create(std::shared_ptr<Budget> budget,
+                                                         int64_t size_bytes);
   ~Content();
   Content(const Content&) = delete;
   Content& operator=(const Content&) = delete;
@@ -47,10 +48,10 @@ class Content {
   uint64_t id() const { return id_; }
 
  private:
-  Content(Budget& budget, std::shared_ptr<SharedMemory> memory, uint64_t id)
-      : budget_(budget), memory_(std::move(memory)), id_(id) {}
+  Content(std::shared_ptr<Budget> budget, std::shared_ptr<SharedMemory> memory, uint64_t id)
+      : budget_(std::move(budget)), memory_(std::move(memory)), id_(id) {}
 
-  Budget& budget_;
+  const std::shared_ptr<Budget> budget_;
   const std::shared_ptr<SharedMemory> memory_;
   const uint64_t id_;
   bool fixed_ = false;

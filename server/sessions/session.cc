@@ -28,6 +28,10 @@ constexpr int kAttempts = 3;
 // the session all that its device alone has.
 constexpr absl::Duration kStopGrace = absl::Seconds(2);
 
+// Runs that nobody waits for any more may stand in a session's queue too, up to so many of its limit
+// together with the others.
+constexpr int64_t kDroppedRuns = 16;
+
 // Of contents the others are, and 0 is the device's turn.
 constexpr uint64_t kPageAttachment = ~uint64_t{0};
 constexpr uint64_t kGroupTurnAttachment = ~uint64_t{1};
@@ -113,8 +117,9 @@ v1::OptsPolicy PolicyOf(const v1::RunRequest& request) {
 
 }  // namespace
 
-absl::Status SessionEnded(const std::string& id) {
-  return WithDetail(absl::NotFoundError(absl::StrCat("no session ", id, ": it has ended")),
+absl::Status Session::Ended() const {
+  if (host_.stopping) return absl::UnavailableError("the server is shutting down");
+  return WithDetail(absl::NotFoundError(absl::StrCat("no session ", id_, ": it has ended")),
                     {.reason = "SESSION", .field = "session"});
 }
 
@@ -162,7 +167,10 @@ struct Session::Task {
   bool captured = true;
   uint32_t compiled = 0;
   int attempts = 0;
-  bool sent = false;  // to run; written under the session's lock
+  // Written under the session's lock.
+  bool queued = false;
+  bool dropped = false;  // of the session's count of those
+  bool sent = false;     // to run
   double compile_s = 0;
 
   bool abandoned() const { return cancel != nullptr && cancel->cancelled(); }
@@ -265,9 +273,10 @@ absl::StatusOr<std::shared_ptr<Content>> Session::NewContent(int64_t size_bytes)
     spare_bytes_ -= size_bytes;
     return content;
   }
-  absl::StatusOr<std::shared_ptr<Content>> content = Content::Create(*host_.budget, size_bytes);
+  const std::shared_ptr<Budget> budget(use_, &use_->memory);
+  absl::StatusOr<std::shared_ptr<Content>> content = Content::Create(budget, size_bytes);
   if (content.ok() || !DropSpare()) return content;
-  return Content::Create(*host_.budget, size_bytes);
+  return Content::Create(budget, size_bytes);
 }
 
 absl::StatusOr<std::shared_ptr<Content>> Session::NewStagedContent(int64_t size_bytes) {
@@ -317,7 +326,7 @@ absl::StatusOr<v1::BeginUploadResponse> Session::BeginUpload(
     const v1::BeginUploadRequest& request) {
   v1::BeginUploadResponse response;
   MutexLock lock(mutex_);
-  if (closed_) return SessionEnded(id_);
+  if (closed_) return Ended();
   if (request.handle() != 0) {
     BEAMD_ASSIGN_OR_RETURN(const BufferPtr buffer, FindBuffer(request.handle()));
     if (buffer->upload != nullptr && buffer->upload->sha256().empty()) {
@@ -369,14 +378,15 @@ absl::StatusOr<v1::BeginUploadResponse> Session::BeginUpload(
   return response;
 }
 
-absl::StatusOr<Session::Upload> Session::OpenUpload(uint64_t handle) {
+absl::StatusOr<Session::Upload> Session::OpenUpload(uint64_t handle, int64_t offset) {
   MutexLock lock(mutex_);
-  if (closed_) return SessionEnded(id_);
+  if (closed_) return Ended();
   BEAMD_ASSIGN_OR_RETURN(const BufferPtr buffer, FindBuffer(handle));
   if (buffer->upload == nullptr) {
     return NotThere(handle, std::nullopt, "UPLOADED", "its content is there");
   }
-  return Upload{.state = buffer->upload, .stream = buffer->upload->OpenStream(), .handle = handle};
+  BEAMD_ASSIGN_OR_RETURN(const uint64_t stream, buffer->upload->OpenStream(offset));
+  return Upload{.state = buffer->upload, .stream = stream, .handle = handle};
 }
 
 void Session::CloseUpload(const Upload& upload) {
@@ -401,7 +411,7 @@ void Session::Read(uint64_t handle, ReadDone done) {
   bool first = false;
   absl::StatusOr<BufferSnapshot> now = [&]() -> absl::StatusOr<BufferSnapshot> {
     MutexLock lock(mutex_);
-    if (closed_) return SessionEnded(id_);
+    if (closed_) return Ended();
     BEAMD_ASSIGN_OR_RETURN(const BufferPtr buffer, FindBuffer(handle));
     if (buffer->upload != nullptr) {
       return NotThere(handle, std::nullopt, "NOT_UPLOADED", "its content hasn't all come");
@@ -442,7 +452,7 @@ void Session::Quit(uint64_t joined) {
 absl::StatusOr<int64_t> Session::Free(std::span<const uint64_t> handles) {
   std::vector<BufferPtr> freed;  // goes without the lock
   MutexLock lock(mutex_);
-  if (closed_) return SessionEnded(id_);
+  if (closed_) return Ended();
   for (const uint64_t handle : handles) {
     if (!buffers_.contains(handle)) return NoHandle(handle, std::nullopt, "handles");
   }
@@ -468,14 +478,15 @@ absl::StatusOr<int64_t> Session::Free(std::span<const uint64_t> handles) {
 // --- runs ---
 
 absl::Status Session::Admit(const TaskPtr& task) {
-  if (closed_) return SessionEnded(id_);
-  if (static_cast<int64_t>(queue_.size()) >= host_.limits.queued_runs) {
+  if (closed_) return Ended();
+  // Those that were dropped take next to nothing, but not nothing.
+  const auto queued = static_cast<int64_t>(queue_.size());
+  if (queued - dropped_ >= host_.limits.queued_runs ||
+      queued >= kDroppedRuns * host_.limits.queued_runs) {
     return WithDetail(
-        absl::ResourceExhaustedError(absl::StrCat(queue_.size(), " runs of this session wait, of ",
+        absl::ResourceExhaustedError(absl::StrCat(queued, " runs of this session wait, of ",
                                                   host_.limits.queued_runs, " that may")),
-        {.reason = "QUEUED_RUNS",
-         .limit = host_.limits.queued_runs,
-         .value = static_cast<int64_t>(queue_.size()) + 1});
+        {.reason = "QUEUED_RUNS", .limit = host_.limits.queued_runs, .value = queued + 1});
   }
   if (const int64_t bytes = host_.queued_bytes.load() + task->use.size_bytes;
       bytes > host_.limits.queued_bytes) {
@@ -484,6 +495,15 @@ absl::Status Session::Admit(const TaskPtr& task) {
                                                   " bytes of memory, over ",
                                                   host_.limits.queued_bytes)),
         {.reason = "QUEUED_BYTES", .limit = host_.limits.queued_bytes, .value = bytes});
+  }
+  if (const int64_t bytes = use_->queued_bytes.load() + task->use.size_bytes;
+      bytes > host_.limits.principal_queued_bytes) {
+    return WithDetail(absl::ResourceExhaustedError(absl::StrCat(
+                          "the graphs of your runs that wait would take ", bytes,
+                          " bytes of memory, over ", host_.limits.principal_queued_bytes)),
+                      {.reason = "PRINCIPAL_QUEUED_BYTES",
+                       .limit = host_.limits.principal_queued_bytes,
+                       .value = bytes});
   }
   absl::flat_hash_map<uint64_t, uint64_t> places;
   for (const GraphInput& input : task->use.inputs) {
@@ -552,6 +572,7 @@ absl::Status Session::Admit(const TaskPtr& task) {
 
 bool Session::Enqueue(const TaskPtr& task) {
   host_.pending.fetch_add(1);
+  task->queued = true;
   queue_.push_back(task);
   return queue_.size() == 1;
 }
@@ -587,7 +608,7 @@ void Session::Run(v1::RunRequest request, const Caller& caller, std::shared_ptr<
     if (status.ok()) {
       for (const uint64_t place : task->gradients) key.Add(place);
       task->key = key.Finish();
-      host_.queued_bytes.fetch_add(task->use.size_bytes);
+      CountQueued(task->use.size_bytes);
       first = Enqueue(task);
     }
   }
@@ -608,8 +629,16 @@ void Session::Drop(const TaskPtr& task) {
 void Session::Abandon(const TaskPtr& task) {
   {
     MutexLock lock(mutex_);
-    // What is planned or waits ends at its next step.
-    if (!task->sent) return;
+    if (!task->sent) {
+      // What is planned ends at its next step, and what waits when it is its turn: a reader may wait
+      // behind it for what was written before. Its place and its graph are free now.
+      if (task->dropped || queue_.empty() || queue_.front() == task || !task->queued) return;
+      task->dropped = true;
+      ++dropped_;
+      CountQueued(-std::exchange(task->use.size_bytes, 0));
+      task->use.graph.Clear();
+      return;
+    }
     device_.page->Stop(task->owner);
   }
   host_.supervisor->Cancel(task->owner, kStopGrace);
@@ -623,7 +652,7 @@ void Session::Advance(const TaskPtr& task) {
   bool planned = false;
   {
     MutexLock lock(mutex_);
-    if (closed_) status = SessionEnded(id_);
+    if (closed_) status = Ended();
     for (size_t i = 0; i < task->inputs.size() && status.ok(); ++i) {
       const Buffer& buffer = *task->inputs[i];
       if (buffer.lost.empty()) continue;
@@ -744,7 +773,7 @@ void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration l
         break;
       case TaskOutcome::kCancelled:
         outcome = "cancelled";
-        status = self->is_closed() ? SessionEnded(self->id_) : Abandoned();
+        status = self->is_closed() ? self->Ended() : Abandoned();
         break;
       case TaskOutcome::kUnavailable:
         outcome = "unavailable";
@@ -774,7 +803,7 @@ void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration l
       asked.limit = absl::ZeroDuration();
     }
   }
-  if (asked.limit == absl::ZeroDuration()) return Finish(task, SessionEnded(id_));
+  if (asked.limit == absl::ZeroDuration()) return Finish(task, Ended());
   host_.supervisor->Submit(pool, std::move(asked));
 }
 
@@ -893,7 +922,7 @@ void Session::Again(const TaskPtr& task) {
 }
 
 absl::Status Session::GatherMemories(const TaskPtr& task) {
-  if (closed_) return SessionEnded(id_);
+  if (closed_) return Ended();
   const Plan& plan = *task->plan;
   const size_t inputs = task->inputs.size();
   task->memories.clear();
@@ -1042,7 +1071,7 @@ void Session::Ran(const TaskPtr& task, internal::Frame& reply) {
   const bool abandoned = task->abandoned();  // not under our lock: Abandon comes with its own
   absl::StatusOr<v1::RunResponse> answer = [&]() -> absl::StatusOr<v1::RunResponse> {
     MutexLock lock(mutex_);
-    if (closed_) return SessionEnded(id_);
+    if (closed_) return Ended();
     for (size_t i = 0; i < task->inputs.size(); ++i) {
       if (device_.own_memory && task->use.inputs[i].written) task->memories[i]->set_staged(false);
     }
@@ -1051,7 +1080,23 @@ void Session::Ran(const TaskPtr& task, internal::Frame& reply) {
     return Answer(task, ran);
   }();
   host_.counts->Add(abandoned ? "cancelled" : task->captured ? "captured" : "ok");
+  if (answer.ok() && task->cancel != nullptr) FreeUnlessTold(*task, *answer);
   Finish(task, std::move(answer));
+}
+
+// Where the call ends without its answer having gone out, nobody knows the handles of what is new.
+void Session::FreeUnlessTold(const Task& task, const v1::RunResponse& answer) {
+  std::vector<uint64_t> fresh;
+  for (int i = 0; i < answer.outputs_size(); ++i) {
+    if (task.plan->planned.outputs(i).memory() < task.inputs.size()) continue;
+    fresh.push_back(answer.outputs(i).buffer().handle());
+  }
+  if (fresh.empty()) return;
+  // The token goes with the call.
+  task.cancel->OnCancel([self = weak_from_this(), fresh = std::move(fresh)] {
+    const std::shared_ptr<Session> session = self.lock();
+    if (session != nullptr) session->Free(fresh).IgnoreError();
+  });
 }
 
 absl::StatusOr<v1::RunResponse> Session::Answer(const TaskPtr& task,
@@ -1140,14 +1185,15 @@ void Session::Finish(const TaskPtr& task, absl::StatusOr<v1::RunResponse> answer
     MutexLock lock(mutex_);
     used_ = SteadyNow();
     if (task->fetched == nullptr) host_.pace->Ran(this, used_);
-    host_.queued_bytes.fetch_sub(task->use.size_bytes);
+    CountQueued(-task->use.size_bytes);
+    if (task->dropped) --dropped_;
     task->memories.clear();
     for (const BufferPtr& buffer : task->inputs) {
       if (buffer->writer.lock() == task) buffer->writer.reset();
     }
     for (auto& [buffer, done] : task->readers) {
       if (closed_) {
-        reads.emplace_back(std::move(done), SessionEnded(id_));
+        reads.emplace_back(std::move(done), Ended());
       } else if (!buffer->lost.empty()) {
         reads.emplace_back(std::move(done),
                            NotThere(buffer->info.handle(), std::nullopt, "LOST", buffer->lost));

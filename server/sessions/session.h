@@ -49,6 +49,9 @@ struct SessionLimits {
   int64_t total_buffers = 16384;     // of all: each is a descriptor and a mapping
   int64_t bytes = int64_t{8} << 30;  // of one session, scratch memory of its runs included
   int64_t total_bytes = int64_t{16} << 30;
+  // Of one principal.
+  int64_t principal_buffers = total_buffers;
+  int64_t principal_bytes = total_bytes;
   int64_t chunk_bytes = int64_t{4} << 20;
   // A second and core that serves, of all transfers, while other sessions run; 0: no limit.
   int64_t shared_transfer_bytes = int64_t{12} << 20;
@@ -56,6 +59,7 @@ struct SessionLimits {
   int64_t queued_runs = 256;  // of one session
   // About what the graphs of all sessions' runs take that have not ended.
   int64_t queued_bytes = int64_t{1} << 30;
+  int64_t principal_queued_bytes = queued_bytes;  // likewise, of one principal
   // Memory of freed buffers that a session keeps for its next ones, as long as it is busy.
   int64_t spare_bytes = int64_t{64} << 20;
   int64_t graph_nodes = 20000;
@@ -99,13 +103,21 @@ class RunCounts {
   std::map<std::string, uint64_t> counts_ BEAMD_GUARDED_BY(mutex_);
 };
 
+// What one principal's sessions have together.
+struct PrincipalUse {
+  PrincipalUse(const SessionLimits& limits, Budget* whole)
+      : memory(limits.principal_bytes, limits.principal_buffers, whole) {}
+
+  Budget memory;
+  std::atomic<int64_t> queued_bytes{0};
+};
+
 // What sessions share; all of it outlives them.
 struct SessionHost {
   SessionLimits limits;
   Supervisor* supervisor = nullptr;
   KernelChooser* chooser = nullptr;
   const Tuner* tuner = nullptr;
-  Budget* budget = nullptr;
   ContentIndex* index = nullptr;
   RunCounts* counts = nullptr;
   TransferPace* pace = nullptr;
@@ -114,6 +126,7 @@ struct SessionHost {
   // Runs that have not ended.
   std::atomic<int64_t> pending{0};
   std::atomic<int64_t> queued_bytes{0};
+  std::atomic<bool> stopping = false;
   // Of the runners: argv without the device, and where they compile.
   std::vector<std::string> runner_args;
   std::vector<int> compile_cores;
@@ -125,9 +138,6 @@ struct BufferSnapshot {
   std::shared_ptr<const Content> content;
 };
 
-// NotFound: what calls of a session that has ended are told.
-absl::Status SessionEnded(const std::string& id);
-
 // Thread-safe.
 class Session : public std::enable_shared_from_this<Session> {
  public:
@@ -135,11 +145,12 @@ class Session : public std::enable_shared_from_this<Session> {
   using ReadDone = std::function<void(absl::StatusOr<BufferSnapshot>)>;
 
   Session(SessionHost& host, SessionDevice device, std::string id, std::string principal,
-          std::string label, absl::Duration lease)
+          std::shared_ptr<PrincipalUse> use, std::string label, absl::Duration lease)
       : host_(host),
         device_(std::move(device)),
         id_(std::move(id)),
         principal_(std::move(principal)),
+        use_(std::move(use)),
         label_(std::move(label)),
         lease_(lease) {}
 
@@ -156,6 +167,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void Trim(absl::Time now);
   // Ends it; what runs ends with an error. Returns what it held.
   int64_t Close();
+  // What calls of one that has ended are told: NotFound, or Unavailable where the server stops.
+  absl::Status Ended() const;
 
   // --- buffers ---
   absl::StatusOr<v1::BeginUploadResponse> BeginUpload(const v1::BeginUploadRequest& request);
@@ -165,8 +178,9 @@ class Session : public std::enable_shared_from_this<Session> {
     uint64_t stream = 0;
     uint64_t handle = 0;
   };
-  // The stream of the buffer that was open ends. FailedPrecondition where its content is there.
-  absl::StatusOr<Upload> OpenUpload(uint64_t handle);
+  // That goes on at `offset`; the stream of the buffer that was open ends. FailedPrecondition where
+  // its content is there, OutOfRange where it goes on elsewhere.
+  absl::StatusOr<Upload> OpenUpload(uint64_t handle, int64_t offset);
   // At the end of the stream; the buffer can be used where all of it came.
   void CloseUpload(const Upload& upload);
   // What a transfer that moved `bytes` waits before it moves more, for other clients' sake.
@@ -217,6 +231,10 @@ class Session : public std::enable_shared_from_this<Session> {
   // Of an abandoned one, that step.
   void Drop(const TaskPtr& task);
   absl::Status Admit(const TaskPtr& task) BEAMD_REQUIRES(mutex_);
+  void CountQueued(int64_t bytes) {
+    host_.queued_bytes.fetch_add(bytes);
+    use_->queued_bytes.fetch_add(bytes);
+  }
   // True where it is the first.
   bool Enqueue(const TaskPtr& task) BEAMD_REQUIRES(mutex_);
   void Advance(const TaskPtr& task);
@@ -241,6 +259,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void Again(const TaskPtr& task);
   absl::StatusOr<v1::RunResponse> Answer(const TaskPtr& task, const internal::RunPlanReply& reply)
       BEAMD_REQUIRES(mutex_);
+  void FreeUnlessTold(const Task& task, const v1::RunResponse& answer);
   void Lose(const TaskPtr& task, const std::string& why);
   // What it held alone is lost, and so are its plans.
   void LoseRunner(const std::string& why);
@@ -251,6 +270,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const SessionDevice device_;
   const std::string id_;
   const std::string principal_;
+  const std::shared_ptr<PrincipalUse> use_;
   const std::string label_;
   const absl::Duration lease_;
 
@@ -269,6 +289,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::map<Digest, std::shared_ptr<Plan>> plans_ BEAMD_GUARDED_BY(mutex_);
   uint64_t plan_uses_ BEAMD_GUARDED_BY(mutex_) = 0;
   std::deque<TaskPtr> queue_ BEAMD_GUARDED_BY(mutex_);  // the first one runs
+  // Of them, those that end when it is their turn, since nobody waits for them.
+  int64_t dropped_ BEAMD_GUARDED_BY(mutex_) = 0;
 
   Mutex joined_mutex_;
   bool ended_ BEAMD_GUARDED_BY(joined_mutex_) = false;

@@ -45,7 +45,6 @@ SessionTable::SessionTable(SessionTableOptions options, Supervisor& supervisor, 
   host_.supervisor = &supervisor_;
   host_.chooser = &chooser_;
   host_.tuner = &tuner_;
-  host_.budget = &budget_;
   host_.index = &index_;
   host_.counts = &counts_;
   host_.pace = &pace_;
@@ -90,8 +89,8 @@ absl::StatusOr<v1::Session> SessionTable::Open(const v1::OpenSessionRequest& req
     on.sandbox = from.sandbox;
   }
   BEAMD_ASSIGN_OR_RETURN(std::string id, NewSecret(kIdBytes));
-  auto session =
-      std::make_shared<Session>(host_, std::move(on), id, principal, request.label(), lease);
+  auto session = std::make_shared<Session>(host_, std::move(on), id, principal, UseOf(principal),
+                                           request.label(), lease);
   {
     MutexLock lock(mutex_);
     if (stopping_) return absl::UnavailableError("shutting down");
@@ -114,6 +113,18 @@ absl::StatusOr<v1::Session> SessionTable::Open(const v1::OpenSessionRequest& req
   spdlog::info("session={} principal={} device={} label=\"{}\" opened", id, principal, device->id,
                absl::CEscape(request.label()));
   return session->Describe();
+}
+
+std::shared_ptr<PrincipalUse> SessionTable::UseOf(const std::string& principal) {
+  MutexLock lock(mutex_);
+  std::erase_if(uses_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<PrincipalUse>& held = uses_[principal];
+  std::shared_ptr<PrincipalUse> use = held.lock();
+  if (use == nullptr) {
+    use = std::make_shared<PrincipalUse>(host_.limits, &budget_);
+    held = use;
+  }
+  return use;
 }
 
 absl::StatusOr<std::shared_ptr<DeviceTurn>> SessionTable::GroupTurn(const std::string& principal,
@@ -158,6 +169,7 @@ void SessionTable::CloseAll() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
+    host_.stopping = true;
     sessions.swap(sessions_);
     changed_.NotifyAll();
   }

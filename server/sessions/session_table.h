@@ -60,7 +60,8 @@ class SessionTable {
 
  private:
   void Reap();
-  // That all sessions of a principal on a device share.
+  // That all sessions of a principal share; then those on a device.
+  std::shared_ptr<PrincipalUse> UseOf(const std::string& principal);
   absl::StatusOr<std::shared_ptr<DeviceTurn>> GroupTurn(const std::string& principal,
                                                         const std::string& device);
 
@@ -78,7 +79,8 @@ class SessionTable {
   CondVar changed_;
   bool stopping_ BEAMD_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::shared_ptr<Session>> sessions_ BEAMD_GUARDED_BY(mutex_);
-  // By principal and device, while somebody has them.
+  // By principal, and by principal and device, while somebody has them.
+  std::map<std::string, std::weak_ptr<PrincipalUse>> uses_ BEAMD_GUARDED_BY(mutex_);
   std::map<std::pair<std::string, std::string>, std::weak_ptr<DeviceTurn>> group_turns_
       BEAMD_GUARDED_BY(mutex_);
   std::unique_ptr<Executor> executor_;

@@ -14,9 +14,20 @@ UploadState::UploadState(std::shared_ptr<Content> content, std::string sha256)
   if (!sha256_.empty()) hash_ = std::make_unique<Sha256Stream>();
 }
 
-uint64_t UploadState::OpenStream() {
+absl::StatusOr<uint64_t> UploadState::OpenStream(int64_t offset) {
   MutexLock lock(mutex_);
+  BEAMD_RETURN_IF_ERROR(CheckOffset(offset, 0));
   return ++stream_;
+}
+
+absl::Status UploadState::CheckOffset(int64_t offset, int64_t size_bytes) const {
+  if (!complete_ && offset == arrived_ && size_bytes <= size_bytes_ - arrived_) {
+    return absl::OkStatus();
+  }
+  return WithDetail(
+      absl::OutOfRangeError(absl::StrCat("the content goes on at ", arrived_, " of ", size_bytes_,
+                                         ", not with ", size_bytes, " bytes at ", offset)),
+      {.reason = "OFFSET", .field = "offset", .limit = arrived_, .value = offset});
 }
 
 absl::Status UploadState::Take(uint64_t stream, const UploadPiece& piece, int64_t most_bytes) {
@@ -28,13 +39,7 @@ absl::Status UploadState::Take(uint64_t stream, const UploadPiece& piece, int64_
     return WithDetail(absl::AbortedError("another stream brings this buffer's content now"),
                       {.reason = "OTHER_STREAM"});
   }
-  if (complete_ || piece.offset != arrived_ || piece.size_bytes > size_bytes_ - arrived_) {
-    return WithDetail(
-        absl::OutOfRangeError(absl::StrCat("the content goes on at ", arrived_, " of ", size_bytes_,
-                                           ", not with ", piece.size_bytes, " bytes at ",
-                                           piece.offset)),
-        {.reason = "OFFSET", .field = "offset", .limit = arrived_, .value = piece.offset});
-  }
+  BEAMD_RETURN_IF_ERROR(CheckOffset(piece.offset, piece.size_bytes));
   if (piece.size_bytes > most_bytes) {
     return WithDetail(
         absl::ResourceExhaustedError(

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "server/sessions/content.h"
 #include "server/sessions/upload_piece.h"
@@ -18,8 +19,9 @@ class UploadState {
   // `sha256` is empty, or 32 bytes.
   UploadState(std::shared_ptr<Content> content, std::string sha256);
 
-  // A stream's right to bring pieces, which ends the one before it.
-  uint64_t OpenStream();
+  // The right of a stream that begins at `offset` to bring pieces; it ends the one before it.
+  // OutOfRange, with nothing ended: that isn't where the content goes on.
+  absl::StatusOr<uint64_t> OpenStream(int64_t offset);
   // DataLoss: the piece isn't what its CRC says, or the whole not what its digest says (it begins
   // anew then); OutOfRange: it isn't the next one; ResourceExhausted: it is past `most_bytes`;
   // Aborted: another stream has taken this one's place; NotFound: the buffer is gone.
@@ -33,6 +35,8 @@ class UploadState {
   const std::string& sha256() const { return sha256_; }
 
  private:
+  absl::Status CheckOffset(int64_t offset, int64_t size_bytes) const BEAMD_REQUIRES(mutex_);
+
   const std::string sha256_;
   const int64_t size_bytes_;
   mutable Mutex mutex_;

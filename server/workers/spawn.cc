@@ -29,6 +29,9 @@ constexpr bool kSanitizer = true;
 constexpr bool kSanitizer = false;
 #endif
 
+// Half of all memory more than it has, in the system's choice of whom to end (proc(5)).
+constexpr char kOomScore[] = "500";
+
 cpu_set_t CoreSet(const std::vector<int>& cores) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -49,6 +52,12 @@ cpu_set_t CoreSet(const std::vector<int>& cores) {
     const auto bytes = static_cast<rlim_t>(options.address_space_bytes);
     const rlimit limit{bytes, bytes};
     setrlimit(RLIMIT_AS, &limit);
+  }
+  // Where the machine has no memory left, the system takes a child and not the daemon.
+  const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (score >= 0) {
+    [[maybe_unused]] const ssize_t written = write(score, kOomScore, sizeof(kOomScore) - 1);
+    close(score);
   }
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);

@@ -314,23 +314,32 @@ TEST_F(ExecutorAbandoned, ARunEndsBetweenKernels) {
   EXPECT_EQ(Runner(), runner);
 }
 
+// Not the client's fault, and so not what a session that ended by itself says.
+TEST(ExecutorTurns, ADaemonThatStopsIsUnavailable) {
+  Daemon daemon("server/beamd", FreshDirectory() + "/store");
+  ExecutorClient client(daemon.address());
+  ASSERT_TRUE(client.Open());
+  const uint64_t x = client.Upload({1}, {1});
+  std::thread stops([&] {
+    absl::SleepFor(absl::Seconds(1));
+    daemon.Signal(SIGTERM);
+  });
+  EXPECT_FALSE(client.Run(LongSum(x, kForever)));
+  EXPECT_EQ(client.status().error_code(), grpc::StatusCode::UNAVAILABLE)
+      << client.status().error_message();
+  stops.join();
+  EXPECT_EQ(daemon.Wait(), 0);
+}
+
 // Who has many sessions gets no more of the device by them.
 TEST(ExecutorTurns, GoFromPrincipalToPrincipal) {
   constexpr int kMany = 7;
   constexpr int kRuns = 5;
   const std::string directory = FreshDirectory();
-  std::string access;
-  const auto token = [&](const std::string& name) {
-    const testing::Ran made = testing::RunProcess({"server/beamd", "token", name, "submitter"});
-    EXPECT_EQ(made.status, 0) << made.err;
-    access += made.err.substr(made.err.find('\n') + 1);
-    return made.out.substr(0, made.out.find('\n'));
-  };
-  const std::string many = token("many");
-  const std::string one = token("one");
-  std::ofstream(directory + "/access") << access;
-  const Daemon daemon("server/beamd", directory + "/store",
-                      {"--access_file=" + directory + "/access"});
+  const std::string access = directory + "/access";
+  const std::string many = testing::MakeToken("server/beamd", "many", "submitter", access);
+  const std::string one = testing::MakeToken("server/beamd", "one", "submitter", access);
+  const Daemon daemon("server/beamd", directory + "/store", {"--access_file=" + access});
   std::vector<std::unique_ptr<ExecutorClient>> clients;
   for (int i = 0; i <= kMany; ++i) {
     clients.push_back(std::make_unique<ExecutorClient>(daemon.address(), i < kMany ? many : one));

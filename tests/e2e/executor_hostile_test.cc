@@ -237,6 +237,88 @@ TEST_F(ExecutorHostile, TransfersAreToldThatTheirSessionHasEnded) {
   }
 }
 
+// Runs that were cancelled while they waited have left their places, and their graphs' memory.
+TEST_F(ExecutorHostile, RunsThatNobodyWaitsForTakeNoPlaces) {
+  const std::unique_ptr<ExecutorClient> client = Client();
+  const uint64_t x = client->Upload({1}, {1});
+  const uint64_t y = client->Upload({1}, {1});
+  v1::RunRequest request;
+  request.set_session(client->session());
+  *request.mutable_graph() = GraphOf(LongSum(x, 400000));
+  const auto run = [&](grpc::ClientContext& context) {
+    v1::RunResponse response;
+    return client->stub().Run(&context, request, &response);
+  };
+  std::thread busy([&] {
+    grpc::ClientContext context;
+    EXPECT_EQ(run(context).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  });
+  absl::SleepFor(absl::Milliseconds(700));
+  // One less than there may be besides the one that runs; then one more that waits and is served.
+  constexpr int kWaiting = 254;
+  std::vector<grpc::ClientContext> contexts(kWaiting);
+  std::vector<std::thread> waiting;
+  waiting.reserve(kWaiting);
+  for (grpc::ClientContext& context : contexts) {
+    waiting.emplace_back(
+        [&] { EXPECT_EQ(run(context).error_code(), grpc::StatusCode::CANCELLED); });
+  }
+  absl::SleepFor(absl::Seconds(1));
+  for (grpc::ClientContext& context : contexts) context.TryCancel();
+  for (std::thread& thread : waiting) thread.join();
+  // The one that runs has seconds to go.
+  std::vector<std::thread> after;
+  after.reserve(kWaiting);
+  std::atomic<int> refused = 0;
+  for (int i = 0; i < kWaiting; ++i) {
+    after.emplace_back([&] {
+      grpc::ClientContext context;
+      v1::RunRequest small;
+      small.set_session(client->session());
+      *small.mutable_graph() = GraphOf(AddOneInPlace(y, 1));
+      v1::RunResponse response;
+      if (!client->stub().Run(&context, small, &response).ok()) ++refused;
+    });
+  }
+  for (std::thread& thread : after) thread.join();
+  EXPECT_EQ(refused, 0);
+  busy.join();
+}
+
+// However much one principal's sessions want, some is left.
+TEST(ExecutorShares, OnePrincipalLeavesHalfToOthers) {
+  const std::string directory = FreshDirectory();
+  const std::string access = directory + "/access";
+  const std::string alice = testing::MakeToken("server/beamd", "alice", "submitter", access);
+  const std::string bob = testing::MakeToken("server/beamd", "bob", "submitter", access);
+  const Daemon daemon(
+      "server/beamd", directory + "/store",
+      {"--access_file=" + access, "--session_mb=64", "--sessions_mb=64", "--sessions_buffers=32"});
+  const auto begin = [](ExecutorClient& client, int64_t elements) -> std::string {
+    v1::BeginUploadRequest request;
+    request.set_session(client.session());
+    request.set_dtype(v1::SCALAR_FLOAT32);
+    request.add_shape(elements);
+    return client.Begin(request) ? "taken" : client.detail().reason();
+  };
+  ExecutorClient first(daemon.address(), alice);
+  ExecutorClient second(daemon.address(), alice);
+  ExecutorClient other(daemon.address(), bob);
+  ASSERT_TRUE(first.Open() && second.Open() && other.Open());
+  constexpr int64_t kHalf = int64_t{8} << 20;  // floats of 32 MB
+  EXPECT_EQ(begin(first, kHalf + 1), "PRINCIPAL_BYTES");
+  EXPECT_EQ(first.detail().limit(), 4 * kHalf);
+  EXPECT_EQ(begin(first, kHalf), "taken");
+  EXPECT_EQ(begin(second, 1), "PRINCIPAL_BYTES");
+  EXPECT_EQ(begin(other, kHalf), "taken");
+  ASSERT_TRUE(first.Close() && other.Close() && other.Open());
+  for (int i = 0; i < 16; ++i) ASSERT_EQ(begin(second, 1), "taken") << i;
+  EXPECT_EQ(begin(second, 1), "PRINCIPAL_BUFFERS");
+  EXPECT_EQ(second.detail().limit(), 16);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(begin(other, 1), "taken") << i;
+  EXPECT_TRUE(second.Close());
+}
+
 TEST_F(ExecutorHostile, GraphsThatWaitTakeBoundedMemory) {
   const std::unique_ptr<ExecutorClient> client = Client();
   const std::unique_ptr<ExecutorClient> other = Client();

@@ -241,6 +241,29 @@ TEST_F(ExecutorRequests, UploadsThatAreOthers) {
     EXPECT_EQ(status.error_code(), kInvalid) << status.error_message();
     return testing::DetailOf(status).reason();
   };
+  // Nor does a stream that goes on elsewhere end the one that is right.
+  {
+    grpc::ClientContext context;
+    v1::UploadResponse response;
+    const auto writer = client_.stub().Upload(&context, &response);
+    v1::UploadChunk chunk;
+    chunk.set_session(client_.session());
+    chunk.set_handle(request.handle());
+    chunk.set_data(std::string(4, 'x'));
+    chunk.set_crc32c(Crc32c(0, std::as_bytes(std::span(chunk.data()))));
+    ASSERT_TRUE(writer->Write(chunk));
+    while (client_.Begin(request)->offset() == 0) {
+    }
+    const std::vector<std::byte> bytes(32, std::byte{'x'});
+    EXPECT_FALSE(client_.SendChunks(request.handle(), bytes, 0, 4));
+    EXPECT_EQ(client_.detail().reason(), "OFFSET");
+    chunk.set_offset(4);
+    EXPECT_TRUE(writer->Write(chunk));
+    writer->WritesDone();
+    const grpc::Status status = writer->Finish();
+    EXPECT_EQ(testing::DetailOf(status).reason(), "NOT_UPLOADED") << status.error_message();
+    EXPECT_EQ(testing::DetailOf(status).value(), 8);
+  }
   EXPECT_EQ(stream("", whole_), "OTHER_BUFFER");
   EXPECT_EQ(stream(other_.session(), 0), "OTHER_BUFFER");
   EXPECT_TRUE(client_.Free({request.handle()}));

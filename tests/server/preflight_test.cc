@@ -89,6 +89,11 @@ TEST_F(PreflightTest, AStoreBelowAFileCantBeMade) {
   EXPECT_THAT(FaultsOf(config), HasSubstr("--store can't be written: "));
   config.store = Path("new/folders/store");
   EXPECT_THAT(CheckFiles(config), IsEmpty());
+  // From the folder that it is started in, as serving makes them.
+  for (const char* store : {"store_of_preflight_test", "new/folders/store", "./store"}) {
+    config.store = store;
+    EXPECT_THAT(CheckFiles(config), IsEmpty()) << store;
+  }
 }
 
 TEST_F(PreflightTest, KnowsPathsThatNoSocketCanHave) {

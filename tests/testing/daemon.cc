@@ -124,6 +124,14 @@ int Daemon::Wait() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
+std::string MakeToken(const std::string& binary, const std::string& name, const std::string& role,
+                      const std::string& access_file) {
+  const Ran made = RunProcess({binary, "token", name, role});
+  EXPECT_EQ(made.status, 0) << made.err;
+  std::ofstream(access_file, std::ios::app) << made.err.substr(made.err.find('\n') + 1);
+  return made.out.substr(0, made.out.find('\n'));
+}
+
 std::string FreshDirectory() {
   const ::testing::UnitTest& tests = *::testing::UnitTest::GetInstance();
   std::string directory =

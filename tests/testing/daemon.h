@@ -43,6 +43,10 @@ class Daemon {
   std::string address_;
 };
 
+// A token for `name` in `role`, of the beamd at `binary`; its line is put into the access file.
+std::string MakeToken(const std::string& binary, const std::string& name, const std::string& role,
+                      const std::string& access_file);
+
 // A fresh directory, named after the running test or, in SetUpTestSuite, its suite.
 std::string FreshDirectory();
 
