@@ -143,6 +143,7 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
   faults.Range("sessions_mb", c.sessions_mb, 1, 1 << 30);
   faults.Range("chunk_kb", c.chunk_kb, 1, 1 << 20);
   faults.Range("shared_transfer_mb", c.shared_transfer_mb, 0, 1 << 20);
+  faults.Range("session_plan_mb", c.session_plan_mb, 1, 1 << 30);
   faults.Range("queued_graphs_mb", c.queued_graphs_mb, 1, 1 << 30);
   faults.Range("images_mb", c.images_mb, 0, 1 << 30);
   faults.Range("inline_kb", c.inline_kb, 0, 1 << 20);
@@ -271,6 +272,8 @@ CommandLine ServeCommandLine(ServeConfig& config) {
            "memory of the graphs of all runs that haven't ended");
   line.Add("session_longest_lease", &config.session_longest_lease, "the most that it may ask for");
   line.Add("session_run_timeout", &config.session_run_timeout, "of one run's kernels");
+  line.Add("session_plan_mb", &config.session_plan_mb,
+           "memory that planning and compiling one run may take");
   line.Add("session_plan_timeout", &config.session_plan_timeout,
            "of scheduling a run, and of compiling it");
   line.Add("images_mb", &config.images_mb,
@@ -356,6 +359,7 @@ SessionLimits SessionLimitsOf(const ServeConfig& config) {
   limits.principal_bytes = share(limits.total_bytes);
   limits.principal_queued_bytes = share(limits.queued_bytes);
   limits.plan_time = config.session_plan_timeout;
+  limits.plan_bytes = config.session_plan_mb * kMegabyte;
   return limits;
 }
 

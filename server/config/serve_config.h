@@ -67,6 +67,7 @@ struct ServeConfig {
   absl::Duration session_longest_lease = absl::Hours(1);
   absl::Duration session_run_timeout = absl::Seconds(60);
   absl::Duration session_plan_timeout = absl::Seconds(120);
+  int64_t session_plan_mb = 1024;
 
   int64_t images_mb = 512;
   int64_t lookup_cache_mb = 64;

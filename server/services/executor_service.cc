@@ -138,7 +138,8 @@ absl::Status ExecutorService::SubmitSchedule(const v1::ScheduleModelRequest& req
   BEAMD_ASSIGN_OR_RETURN(const TuningDevice* const device, tuner_.SelectDevice(request.device()));
   PoolTask task{.owner = supervisor_.NewId(),
                 .claim = {.principal = call->visit().principal.name},
-                .limit = sessions_.limits().plan_time};
+                .limit = sessions_.limits().plan_time,
+                .growth_limit_bytes = sessions_.limits().plan_bytes};
   task.request.set_trace(call->visit().trace.id);
   *task.request.mutable_plan()->mutable_graph() = request.graph();
   *task.request.mutable_plan()->mutable_caps() = ToFrame(device->caps);

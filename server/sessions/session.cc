@@ -742,11 +742,13 @@ void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration l
                   std::vector<std::shared_ptr<const Attachment>> attachments,
                   void (Session::*then)(const TaskPtr&, internal::Frame&)) {
   request.set_trace(task->caller.trace);
+  const bool plans = request.has_plan() || request.has_build();
   PoolTask asked{.owner = task->owner,
                  .claim = {.principal = principal_},
                  .attachments = std::move(attachments),
                  .request = std::move(request),
                  .limit = limit,
+                 .growth_limit_bytes = plans ? host_.limits.plan_bytes : 0,
                  .excused = [page = device_.page] { return page->Waited(); }};
   asked.done = [self = shared_from_this(), task, then, limit](TaskEnd end) {
     const bool answered = end.outcome == TaskOutcome::kDone;
@@ -767,9 +769,9 @@ void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration l
         break;
       case TaskOutcome::kMemory:
         outcome = "memory";
-        status = WithDetail(
-            absl::ResourceExhaustedError(absl::StrCat("the run's runner ran out of memory: ", why)),
-            {.reason = "RUN_MEMORY"});
+        status = WithDetail(absl::ResourceExhaustedError(absl::StrCat(
+                                what, " ran out of memory, and its runner was ended: ", why)),
+                            {.reason = "RUN_MEMORY"});
         break;
       case TaskOutcome::kCancelled:
         outcome = "cancelled";

@@ -69,6 +69,8 @@ struct SessionLimits {
   // Of one run's kernels, waiting for the device's turn not counted; of planning and compiling.
   absl::Duration run_time = absl::Seconds(60);
   absl::Duration plan_time = absl::Seconds(120);
+  // That planning and compiling one run may take.
+  int64_t plan_bytes = int64_t{1} << 30;
 };
 
 // A device that sessions can be opened on.

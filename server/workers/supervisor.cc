@@ -96,6 +96,7 @@ struct Child {
   // Of a task: since when it has how long, and what was excused by then.
   Clock::time_point allowed_since;
   absl::Duration allowed, excused;
+  int64_t resident_before = 0;  // the task, where its growth has a limit
   Clock::time_point deadline = kNever;
   // What becomes of the task, and of the count, if the deadline passes or once the child is dead.
   TaskOutcome verdict = TaskOutcome::kTimeout;
@@ -430,6 +431,9 @@ class Supervisor::Impl {
     child.verdict = TaskOutcome::kTimeout;
     child.state = Child::State::kBusy;
     child.task = std::move(task);
+    if (child.task->growth_limit_bytes > 0) {
+      child.resident_before = ResidentBytes(child.process.pid);
+    }
     Allow(child, child.started, child.task->limit);
     if (!child.out.empty() || std::min(child.deadline, child.started + kTick) < sleeps_until_) {
       Wake();
@@ -497,10 +501,17 @@ class Supervisor::Impl {
   }
 
   void CheckMemory(Pool& pool, Child& child, Clock::time_point now) BEAMD_REQUIRES(mutex_) {
-    if (pool.options.memory_limit_bytes <= 0 || now - child.started < kTick) return;
+    const int64_t most = pool.options.memory_limit_bytes;
+    const int64_t growth = child.task->growth_limit_bytes;
+    if ((most <= 0 && growth <= 0) || now - child.started < kTick) return;
     const int64_t resident = ResidentBytes(child.process.pid);
-    if (resident > pool.options.memory_limit_bytes) {
-      Condemn(child, TaskOutcome::kMemory, absl::StrCat("held ", resident, " bytes"));
+    if (most > 0 && resident > most) {
+      Condemn(child, TaskOutcome::kMemory,
+              absl::StrCat("held ", resident, " bytes, the limit is ", most));
+    } else if (growth > 0 && resident - child.resident_before > growth) {
+      Condemn(child, TaskOutcome::kMemory,
+              absl::StrCat("grew by ", resident - child.resident_before, " bytes, the limit is ",
+                           growth));
     }
   }
 

@@ -93,6 +93,8 @@ struct PoolTask {
   std::vector<std::shared_ptr<const Attachment>> attachments;
   internal::Frame request;
   absl::Duration limit = absl::InfiniteDuration();
+  // What resident memory may grow by while it runs; 0: no limit but the pool's.
+  int64_t growth_limit_bytes = 0;
   // By what this grows while the task runs its limit is longer. Asked where it begins and where it
   // would be over, under the supervisor's lock: no more than a look into memory. Empty: nothing.
   std::function<absl::Duration()> excused;

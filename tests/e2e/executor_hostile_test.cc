@@ -60,7 +60,8 @@ class ExecutorHostile : public ::testing::Test {
   ExecutorHostile()
       : daemon_("server/beamd", FreshDirectory() + "/store",
                 {"--session_mb=64", "--sessions_mb=64", "--session_run_timeout=5s",
-                 "--session_plan_timeout=10s", "--principal_sessions=8", "--queued_graphs_mb=8"}) {}
+                 "--session_plan_timeout=60s", "--session_plan_mb=512", "--principal_sessions=8",
+                 "--queued_graphs_mb=8"}) {}
 
   std::unique_ptr<ExecutorClient> Client(double lease_s = 0) {
     auto client = std::make_unique<ExecutorClient>(daemon_.address());
@@ -283,6 +284,29 @@ TEST_F(ExecutorHostile, RunsThatNobodyWaitsForTakeNoPlaces) {
   for (std::thread& thread : after) thread.join();
   EXPECT_EQ(refused, 0);
   busy.join();
+}
+
+// Each view of a view of a padded tensor is longer than the one before.
+TEST_F(ExecutorHostile, PlanningTakesBoundedMemory) {
+  const std::unique_ptr<ExecutorClient> client = Client();
+  const uint64_t x = client->Upload({4, 4}, std::vector<float>(16, 1));
+  std::string graph = absl::Substitute("%0 = BUFFER float32 slot $0 shape (4,4)\n", x);
+  int last = 0;
+  for (int i = 0; i < 1900; ++i, last += 5) {
+    absl::StrAppend(
+        &graph,
+        absl::Substitute("%$1 = PAD float32 (%$0) ints (1,1,0,0)\n%$2 = RESHAPE float32 (%$1) "
+                         "ints (24)\n%$3 = SHRINK float32 (%$2) ints (1,17)\n%$4 = RESHAPE "
+                         "float32 (%$3) ints (4,4)\n%$5 = PERMUTE float32 (%$4) ints (1,0)\n",
+                         last, last + 1, last + 2, last + 3, last + 4, last + 5));
+  }
+  absl::StrAppend(&graph, "%", last + 1, " = SINK void (%", last, ")");
+  EXPECT_FALSE(client->Run(graph));
+  EXPECT_EQ(client->status().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+      << client->status().error_message();
+  EXPECT_EQ(client->detail().reason(), "RUN_MEMORY");
+  EXPECT_THAT(client->status().error_message(), ::testing::HasSubstr("the limit is 536870912"));
+  EXPECT_THAT(client->Floats(x), ::testing::Each(1.0f));
 }
 
 // However much one principal's sessions want, some is left.
