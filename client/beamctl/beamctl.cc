@@ -548,7 +548,9 @@ absl::Status LockKernels(Client& client, const std::vector<NamedGraph>& graphs, 
     BEAMD_ASSIGN_OR_RETURN(const v1::LookupAnswer answer,
                            LookUp(client, kernel.graph, flags, line));
     if (!answer.has_hit()) {
-      return absl::NotFoundError(absl::StrCat(kernel.name, " is not stored: tune it first"));
+      return absl::NotFoundError(absl::StrCat(kernel.name, " has no record that answers",
+                                              MissText(answer.miss().reason()),
+                                              ": tune it first, with these options"));
     }
     const v1::Record& record = answer.hit().record();
     lock[answer.key()] = {.generation = record.generation(), .opts = OptsText(record.opts())};

@@ -35,12 +35,6 @@ std::string ShortName(absl::string_view name, absl::string_view prefix) {
   return text;
 }
 
-// " (no record)"; nothing where nobody said.
-std::string ReasonText(v1::MissReason reason) {
-  if (reason == v1::MISS_REASON_UNSPECIFIED) return "";
-  return absl::StrCat(" (", ShortName(v1::MissReason_Name(reason), "MISS_REASON_"), ")");
-}
-
 std::string MatchText(v1::Match match) { return ShortName(v1::Match_Name(match), "MATCH_"); }
 
 // What somebody else wrote, such that a terminal shows it and does nothing else.
@@ -128,6 +122,11 @@ std::string PoolText(const v1::ProcessPool& pool) {
 
 }  // namespace
 
+std::string MissText(v1::MissReason reason) {
+  if (reason == v1::MISS_REASON_UNSPECIFIED) return "";
+  return absl::StrCat(" (", ShortName(v1::MissReason_Name(reason), "MISS_REASON_"), ")");
+}
+
 google::protobuf::Duration ToProto(absl::Duration duration) {
   google::protobuf::Duration to;
   const int64_t seconds = absl::IDivDuration(duration, absl::Seconds(1), &duration);
@@ -180,7 +179,7 @@ void ProgressLine::Show(const v1::TuneEvent& event) {
   End();
   std::fprintf(stderr, "%s: job %s on %s%s%s\n", name_.c_str(), accepted.job().c_str(),
                accepted.device().c_str(), accepted.joined() ? ", joined" : "",
-               ReasonText(accepted.miss()).c_str());
+               MissText(accepted.miss()).c_str());
 }
 
 void ProgressLine::ShowProgress(const v1::TuneProgress& progress) {
@@ -314,7 +313,7 @@ void PrintJob(const v1::Job& job, bool json) {
   std::printf("%s  %s  %-9s  %-8s  %s%s%s%s%s\n", job.id().c_str(),
               absl::FormatTime("%Y-%m-%d %H:%M:%S", created, absl::LocalTimeZone()).c_str(),
               state.c_str(), TimeText(best_s).c_str(), ForTerminal(job.principal()).c_str(),
-              ReasonText(job.miss()).c_str(),
+              MissText(job.miss()).c_str(),
               job.label().empty() ? "" : absl::StrCat("  ", ForTerminal(job.label())).c_str(),
               job.resumes() > 0 ? absl::StrCat(", resumed ", job.resumes(), " times").c_str() : "",
               job.error().empty() ? "" : absl::StrCat("  ", ForTerminal(job.error())).c_str());

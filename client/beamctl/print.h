@@ -22,6 +22,9 @@ google::protobuf::Duration ToProto(absl::Duration duration);
 // "UPCAST(0, 4) NOLOCALS", as ToString(Opt) prints them; "-" and nothing are no opts.
 absl::StatusOr<std::vector<v1::Opt>> ParseOpts(const std::string& text);
 
+// " (no-record)", behind what has none; nothing where nobody said why.
+std::string MissText(v1::MissReason reason);
+
 // The progress of one search on standard error: one line rewritten on a terminal, plain lines where
 // it is none, and nothing beside JSON.
 class ProgressLine {

@@ -16,6 +16,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "google/protobuf/wire_format_lite.h"
+#include "server/services/shortened.h"
 
 namespace beamd {
 namespace {
@@ -88,14 +89,6 @@ constexpr size_t kMostText = 1024;
 constexpr int kMostFields = 1 << 16;
 constexpr uint32_t kMostFieldBytes = 1 << 20;
 
-std::string Shortened(std::string text) {
-  if (text.size() <= kMostText) return text;
-  size_t end = kMostText;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // UTF-8
-  text.resize(end);
-  return text + "...";
-}
-
 // Of a field that isn't repeated, or of one of its values. Empty where it says nothing.
 std::string TextOf(const Message& message, const FieldDescriptor& field, int index) {
   const Reflection& reflection = *message.GetReflection();
@@ -104,8 +97,8 @@ std::string TextOf(const Message& message, const FieldDescriptor& field, int ind
     case FieldDescriptor::CPPTYPE_STRING: {
       std::string text = one ? reflection.GetString(message, &field)
                              : reflection.GetRepeatedString(message, &field, index);
-      return Shortened(field.type() == FieldDescriptor::TYPE_BYTES ? absl::BytesToHexString(text)
-                                                                   : std::move(text));
+      if (field.type() == FieldDescriptor::TYPE_BYTES) text = absl::BytesToHexString(text);
+      return Shortened(std::move(text), kMostText);
     }
     case FieldDescriptor::CPPTYPE_UINT64: {
       const uint64_t number = one ? reflection.GetUInt64(message, &field)

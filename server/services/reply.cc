@@ -9,6 +9,7 @@
 #include "engine/base/status.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "server/services/acted_on.h"
+#include "server/services/shortened.h"
 #include "server/services/validate.h"
 
 namespace beamd {
@@ -28,26 +29,18 @@ class CancellableReactor final : public grpc::ServerUnaryReactor {
   const std::shared_ptr<CancelToken> cancel_;
 };
 
-std::string Shortened(std::string text) {
-  if (text.size() <= kMostMessageBytes) return text;
-  size_t end = kMostMessageBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // UTF-8
-  text.resize(end);
-  return text + "...";
-}
-
 }  // namespace
 
 v1::ErrorDetail ToErrorDetail(const absl::Status& status) {
   v1::ErrorDetail to;
-  to.set_message(Shortened(std::string(status.message())));
+  to.set_message(Shortened(std::string(status.message()), kMostMessageBytes));
   const std::optional<ErrorDetail> from = GetErrorDetail(status);
   if (!from) {
     to.set_reason(absl::StatusCodeToString(status.code()));
     return to;
   }
   to.set_reason(from->reason);
-  to.set_field(Shortened(from->field));
+  to.set_field(Shortened(from->field, kMostMessageBytes));
   if (from->node) {
     // The engine names a field of the node; a client reads the path in its request.
     to.set_node(static_cast<uint32_t>(*from->node));

@@ -223,7 +223,9 @@ TEST_F(BeamctlTest, LocksWhatAnswersAndTakesNothingElse) {
       Beamctl({"tune", Path("add.json"), "--width", "3", "--frozen", Path("beamd.lock"), "--json"});
   EXPECT_EQ(other.status, 6);
   EXPECT_THAT(other.err, HasSubstr("the lock file has no"));
-  EXPECT_EQ(Beamctl({"lock", Path("add.json"), "--width", "9"}).status, 6);
+  const Ran missed = Beamctl({"lock", Path("add.json"), "--width", "9"});
+  EXPECT_EQ(missed.status, 6);
+  EXPECT_THAT(missed.err, HasSubstr("(options-changed): tune it first"));
 }
 
 TEST_F(BeamctlTest, NowAnswersBeforeItSearches) {
