@@ -31,8 +31,10 @@ using Faults = std::vector<std::string>;
 // Why a file can't be made in `folder`; empty: it can. With `made`, folders that aren't there are
 // made on the way.
 std::string WhyNotIn(std::filesystem::path folder, bool made) {
+  if (folder.empty()) folder = ".";
   std::error_code error;
-  folder = std::filesystem::absolute(folder.empty() ? "." : folder, error);
+  // The way up ends at the root, not at what the folder is relative to.
+  if (made) folder = std::filesystem::absolute(folder, error);
   while (made && !std::filesystem::exists(folder, error) && folder.has_parent_path() &&
          folder != folder.parent_path()) {
     folder = folder.parent_path();
