@@ -20,8 +20,8 @@ absl::StatusOr<Written> Backup(Client& client, const std::string& directory,
                                const CallOptions& options);
 
 // Makes a store in `directory`, which must not be there yet, or be empty, of a backup. DataLoss
-// where a file isn't what was backed up, or `DIGESTS` was cut short; FailedPrecondition for a format
-// that a newer beamctl wrote. Then nothing is there.
+// where a file isn't what was backed up, or `DIGESTS` was cut short; FailedPrecondition for a
+// format that a newer beamctl wrote. Then nothing is there.
 // `warning` says what couldn't be checked of a backup by an older beamctl; it may stay empty.
 absl::Status Restore(const std::string& backup, const std::string& directory, std::string& warning);
 

@@ -220,17 +220,22 @@ TEST_F(ExecutorRequests, UploadsThatAreOthers) {
          goes_on([](v1::BeginUploadRequest& r) { r.set_sha256(std::string(32, 'y')); }),
          {.reason = "SHA256", .field = "sha256"});
 
-  // A stream that goes on with another buffer than it began with.
-  const auto stream = [&](const std::string& session, uint64_t handle) {
-    grpc::ClientContext context;
-    v1::UploadResponse response;
-    const auto writer = client_.stub().Upload(&context, &response);
+  // Where the content goes on, four bytes of it.
+  const auto next_chunk = [&] {
     v1::UploadChunk chunk;
     chunk.set_session(client_.session());
     chunk.set_handle(request.handle());
     chunk.set_data(std::string(4, 'x'));
     chunk.set_crc32c(Crc32c(0, std::as_bytes(std::span(chunk.data()))));
     chunk.set_offset(client_.Begin(request)->offset());
+    return chunk;
+  };
+  // A stream that goes on with another buffer than it began with.
+  const auto stream = [&](const std::string& session, uint64_t handle) {
+    grpc::ClientContext context;
+    v1::UploadResponse response;
+    const auto writer = client_.stub().Upload(&context, &response);
+    v1::UploadChunk chunk = next_chunk();
     writer->Write(chunk);
     chunk.set_session(session);
     chunk.set_handle(handle);
@@ -246,11 +251,7 @@ TEST_F(ExecutorRequests, UploadsThatAreOthers) {
     grpc::ClientContext context;
     v1::UploadResponse response;
     const auto writer = client_.stub().Upload(&context, &response);
-    v1::UploadChunk chunk;
-    chunk.set_session(client_.session());
-    chunk.set_handle(request.handle());
-    chunk.set_data(std::string(4, 'x'));
-    chunk.set_crc32c(Crc32c(0, std::as_bytes(std::span(chunk.data()))));
+    v1::UploadChunk chunk = next_chunk();
     ASSERT_TRUE(writer->Write(chunk));
     while (client_.Begin(request)->offset() == 0) {
     }
