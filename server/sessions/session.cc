@@ -1082,23 +1082,7 @@ void Session::Ran(const TaskPtr& task, internal::Frame& reply) {
     return Answer(task, ran);
   }();
   host_.counts->Add(abandoned ? "cancelled" : task->captured ? "captured" : "ok");
-  if (answer.ok() && task->cancel != nullptr) FreeUnlessTold(*task, *answer);
   Finish(task, std::move(answer));
-}
-
-// Where the call ends without its answer having gone out, nobody knows the handles of what is new.
-void Session::FreeUnlessTold(const Task& task, const v1::RunResponse& answer) {
-  std::vector<uint64_t> fresh;
-  for (int i = 0; i < answer.outputs_size(); ++i) {
-    if (task.plan->planned.outputs(i).memory() < task.inputs.size()) continue;
-    fresh.push_back(answer.outputs(i).buffer().handle());
-  }
-  if (fresh.empty()) return;
-  // The token goes with the call.
-  task.cancel->OnCancel([self = weak_from_this(), fresh = std::move(fresh)] {
-    const std::shared_ptr<Session> session = self.lock();
-    if (session != nullptr) session->Free(fresh).IgnoreError();
-  });
 }
 
 absl::StatusOr<v1::RunResponse> Session::Answer(const TaskPtr& task,

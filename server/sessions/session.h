@@ -261,7 +261,6 @@ class Session : public std::enable_shared_from_this<Session> {
   void Again(const TaskPtr& task);
   absl::StatusOr<v1::RunResponse> Answer(const TaskPtr& task, const internal::RunPlanReply& reply)
       BEAMD_REQUIRES(mutex_);
-  void FreeUnlessTold(const Task& task, const v1::RunResponse& answer);
   void Lose(const TaskPtr& task, const std::string& why);
   // What it held alone is lost, and so are its plans.
   void LoseRunner(const std::string& why);
