@@ -1,12 +1,21 @@
-// libFuzzer: bytes as a request of one type (BEAMD_FUZZ_MESSAGE), through what the daemon does with
-// it before anything is compiled: parsing, unknown fields, options, the graph's checks, its
-// canonical form and hash.
+// libFuzzer: bytes as a request of one type (BEAMD_FUZZ_MESSAGE), through what the daemon and its
+// children do with it before LLVM does anything: parsing, unknown fields, options, the graph's
+// checks, its canonical form and hash, scheduling, gradients, opts, lowering.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "engine/base/hash.h"
 #include "engine/base/status.h"
+#include "engine/kernel/kernel.h"
+#include "engine/lower/pipeline.h"
+#include "engine/tensor/graph_gradient.h"
+#include "engine/uop/wire.h"
 #include "proto/beamd/v1/admin.pb.h"
 #include "proto/beamd/v1/batch.pb.h"
 #include "proto/beamd/v1/executor.pb.h"
@@ -18,6 +27,11 @@
 #include "server/tuning/imported.h"
 #include "server/tuning/options.h"
 #include "server/tuning/parse_kernel.h"
+#include "server/workers/codec.h"
+#include "tests/fuzz/mutate.h"
+
+// libFuzzer's own mutator.
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 namespace beamd {
 namespace {
@@ -25,6 +39,7 @@ namespace {
 // Small: what takes a limit's worth of work isn't a hang.
 constexpr KernelLimits kLimits = {.graph = {.max_nodes = 256, .max_rank = 12},
                                   .buffer_bytes = int64_t{1} << 40};
+constexpr int64_t kMaxUops = 2000;
 
 void Take(const v1::Graph& graph) {
   const absl::StatusOr<ParsedKernel> parsed = ParseKernel(graph, kLimits);
@@ -67,9 +82,33 @@ void Take(const v1::ExportedRecord& from) {
   if (kernel.ok()) CheckImported(from.record(), *kernel).IgnoreError();
 }
 
-void Take(const v1::ShowRequest& request) { Take(request.graph()); }
+// As a compile worker does, up to LLVM.
+void LowerFor(TargetKind kind, const v1::Graph& canonical, const WireOpts& opts, bool heuristic) {
+  UOpGraph graph, lowered;
+  const absl::StatusOr<UOp> ast = FromProto(canonical, graph);
+  BEAMD_CHECK(ast.ok(), ast.status().ToString());
+  const TargetCaps caps = CorpusTarget(kind);
+  absl::StatusOr<Kernel> kernel = Kernel::Create(*ast, caps);
+  if (!kernel.ok()) return;
+  if (heuristic) {
+    kernel = HandCodedOptimizations(*kernel);
+  } else if (!kernel->ApplyAll(FromWire(opts)).ok()) {
+    return;
+  }
+  Lower(*kernel, lowered, {.max_uops = kMaxUops}).status().IgnoreError();
+}
 
-// As a compile worker and a session's runner do.
+void Take(const v1::ShowRequest& request) {
+  const absl::StatusOr<ParsedKernel> parsed = ParseKernel(request.graph(), kLimits);
+  if (!parsed.ok()) return;
+  const std::string& kind = request.device().kind();
+  LowerFor(kind == "cuda"  ? TargetKind::kCuda
+           : kind == "hip" ? TargetKind::kHip
+                           : TargetKind::kCpu,
+           parsed->canonical, request.opts(), request.heuristic());
+}
+
+// As a compile worker does.
 void Schedule(const v1::Graph& graph) {
   internal::PlanRequest plan;
   *plan.mutable_graph() = graph;
@@ -77,9 +116,26 @@ void Schedule(const v1::Graph& graph) {
   ScheduleGraph(plan, reply).IgnoreError();
 }
 
+// As a session and its runner do.
 void Take(const v1::RunRequest& request) {
   const absl::StatusOr<GraphUse> use = ReadGraphUse(request.graph(), kLimits.graph.max_nodes);
-  if (use.ok()) Schedule(use->graph);
+  if (!use.ok()) return;
+  std::vector<uint64_t> gradients;
+  for (const uint64_t handle : request.gradients()) {
+    const auto input = std::find_if(use->inputs.begin(), use->inputs.end(),
+                                    [&](const GraphInput& i) { return i.handle == handle; });
+    if (input == use->inputs.end()) return;
+    gradients.push_back(static_cast<uint64_t>(input - use->inputs.begin()));
+  }
+  UOpGraph graph;
+  std::vector<UOp> nodes;
+  GraphLimits limits = kLimits.graph;
+  limits.max_buffers = limits.max_nodes + 1;
+  const absl::StatusOr<UOp> root = FromProto(use->graph, graph, limits, &nodes);
+  if (!root.ok()) return;
+  if (gradients.empty()) return Schedule(use->graph);
+  const absl::StatusOr<UOp> with_gradients = GradientGraph(*root, gradients, nodes);
+  if (with_gradients.ok()) Schedule(ToProto(*with_gradients));
 }
 
 void Take(const v1::ScheduleModelRequest& request) {
@@ -109,6 +165,44 @@ void Take(const v1::ListRecordsRequest& request) {
 
 }  // namespace
 }  // namespace beamd
+
+// Mostly changes what a request says: of the bytes that libFuzzer changes as bytes, few are a
+// request afterwards, and what is behind the parser sees next to none.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
+                                          unsigned seed) {
+  std::mt19937_64 random(seed);
+  beamd::v1::BEAMD_FUZZ_MESSAGE request;
+  if (random() % 4 != 0 && request.ParseFromArray(data, static_cast<int>(size))) {
+    for (uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
+      beamd::testing::MutateFields(request, random);
+    }
+    const std::string changed = request.SerializeAsString();
+    if (changed.size() <= max_size) {
+      std::memcpy(data, changed.data(), changed.size());
+      return changed.size();
+    }
+  }
+  return LLVMFuzzerMutate(data, size, max_size);
+}
+
+// Some of what `other` says, said here.
+extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t* data, size_t size, const uint8_t* other,
+                                            size_t other_size, uint8_t* out, size_t max_size,
+                                            unsigned seed) {
+  std::mt19937_64 random(seed);
+  beamd::v1::BEAMD_FUZZ_MESSAGE into, from;
+  if (!into.ParseFromArray(data, static_cast<int>(size)) ||
+      !from.ParseFromArray(other, static_cast<int>(other_size))) {
+    return 0;
+  }
+  for (uint64_t parts = 1 + random() % 3; parts > 0; --parts) {
+    beamd::testing::Splice(from, into, random);
+  }
+  const std::string spliced = into.SerializeAsString();
+  if (spliced.size() > max_size) return 0;
+  std::memcpy(out, spliced.data(), spliced.size());
+  return spliced.size();
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   beamd::v1::BEAMD_FUZZ_MESSAGE request;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 namespace beamd::testing {
@@ -63,6 +64,19 @@ void Collect(Message& message, std::vector<Place>& places) {
   }
 }
 
+// The message and those below it.
+void CollectMessages(Message& message, std::vector<Message*>& messages) {
+  messages.push_back(&message);
+  std::vector<Place> places;
+  Collect(message, places);
+  for (const auto& [parent, field, index] : places) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    const Reflection& values = *parent->GetReflection();
+    messages.push_back(index >= 0 ? values.MutableRepeatedMessage(parent, field, index)
+                                  : values.MutableMessage(parent, field));
+  }
+}
+
 void SetScalar(const Place& place, std::mt19937_64& random) {
   const Reflection& v = *place.message->GetReflection();
   Message* m = place.message;
@@ -109,15 +123,80 @@ void SetScalar(const Place& place, std::mt19937_64& random) {
   }
 }
 
+// Adds one element, which says nothing yet, to a list.
+void Add(Message* m, const FieldDescriptor* f) {
+  const Reflection& v = *m->GetReflection();
+  switch (f->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT64:
+      return v.AddInt64(m, f, 0);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return v.AddUInt64(m, f, 0);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return v.AddInt32(m, f, 0);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return v.AddUInt32(m, f, 0);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return v.AddEnumValue(m, f, 0);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return v.AddBool(m, f, false);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return v.AddDouble(m, f, 0);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return v.AddFloat(m, f, 0);
+    case FieldDescriptor::CPPTYPE_STRING:
+      return v.AddString(m, f, "");
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      v.AddMessage(m, f);
+  }
+}
+
+// Sets a field that may not be set, or adds to a list.
+void SetAny(Message& message, std::mt19937_64& random) {
+  std::vector<Message*> messages;
+  CollectMessages(message, messages);
+  Message* const m = messages[Pick<size_t>(random, 0, messages.size() - 1)];
+  const int fields = m->GetDescriptor()->field_count();
+  if (fields == 0) return;
+  const FieldDescriptor* const f = m->GetDescriptor()->field(Pick(random, 0, fields - 1));
+  const Reflection& values = *m->GetReflection();
+  if (f->is_map()) return;
+  if (f->is_repeated()) {
+    Add(m, f);
+    SetScalar({m, f, values.FieldSize(*m, f) - 1}, random);
+  } else if (f->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    values.MutableMessage(m, f);
+  } else {
+    SetScalar({m, f, -1}, random);
+  }
+}
+
 }  // namespace
+
+void Splice(const Message& from, Message& into, std::mt19937_64& random) {
+  const std::unique_ptr<Message> source(from.New());
+  source->CopyFrom(from);
+  std::vector<Place> places;
+  Collect(*source, places);
+  if (places.empty()) return;
+  const Place place = places[Pick<size_t>(random, 0, places.size() - 1)];
+  std::vector<Message*> messages;
+  CollectMessages(into, messages);
+  std::erase_if(messages, [&](const Message* message) {
+    return message->GetDescriptor() != place.field->containing_type();
+  });
+  if (messages.empty()) return;
+  Message* const target = messages[Pick<size_t>(random, 0, messages.size() - 1)];
+  place.message->GetReflection()->SwapFields(place.message, target, {place.field});
+}
 
 void MutateFields(Message& message, std::mt19937_64& random) {
   std::vector<Place> places;
   Collect(message, places);
-  if (places.empty()) return;
+  const int what = Pick(random, 0, 7);
+  if (places.empty() || what == 6) return SetAny(message, random);
+  if (what == 7) return Splice(message, message, random);
   const Place place = places[Pick<size_t>(random, 0, places.size() - 1)];
   const Reflection& values = *place.message->GetReflection();
-  const int what = Pick(random, 0, 5);
   if (place.index >= 0 && what < 3) {
     const int last = values.FieldSize(*place.message, place.field) - 1;
     values.SwapElements(place.message, place.field, place.index, Pick(random, 0, last));

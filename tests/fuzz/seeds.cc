@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "proto/beamd/v1/admin.pb.h"
 #include "proto/beamd/v1/batch.pb.h"
 #include "proto/beamd/v1/executor.pb.h"
@@ -36,11 +37,22 @@ void WriteExecutorSeeds(const std::filesystem::path& root) {
         std::pair("sum",
                   "%0 = BUFFER float32 slot 1 shape (8,4)\n%1 = DEFINE_VAR int32 var \"n\" 1..8\n"
                   "%2 = SHRINK float32 (%0, %1) ints (0,$1,0,4)\n"
-                  "%3 = REDUCE_AXIS float32 (%2) ADD axes (0,1)\n%4 = SINK void (%3)")}) {
+                  "%3 = REDUCE_AXIS float32 (%2) ADD axes (0,1)\n%4 = SINK void (%3)"),
+        std::pair("layer",
+                  "%0 = BUFFER float32 slot 1 shape (4,3)\n%1 = RESHAPE float32 (%0) ints (4,3,1)\n"
+                  "%2 = EXPAND float32 (%1) ints (4,3,2)\n%3 = BUFFER float32 slot 2 shape (3,2)\n"
+                  "%4 = RESHAPE float32 (%3) ints (1,3,2)\n%5 = EXPAND float32 (%4) ints (4,3,2)\n"
+                  "%6 = MUL float32 (%2, %5)\n%7 = REDUCE_AXIS float32 (%6) ADD axes (1)\n"
+                  "%8 = RESHAPE float32 (%7) ints (4,2)\n%9 = PERMUTE float32 (%8) ints (1,0)\n"
+                  "%10 = CONTIGUOUS float32 (%9)\n%11 = PAD float32 (%10) ints (0,1,1,0)\n"
+                  "%12 = FLIP float32 (%11) ints (0)\n%13 = CAST float16 (%12)\n"
+                  "%14 = EXP2 float16 (%13)\n%15 = CAST float32 (%14)\n"
+                  "%16 = REDUCE_AXIS float32 (%15) MAX axes (0,1)\n%17 = SINK void (%16)")}) {
     v1::RunRequest run;
     run.set_session(session);
     *run.mutable_graph() = testing::GraphOf(text);
-    run.add_gradients(2);
+    // Of what is one element; buffer 1 is in each.
+    if (absl::string_view(name) != "assign") run.add_gradients(1);
     (*run.mutable_variables())["n"] = 3;
     Write(root / "RunRequest" / name, run.SerializeAsString());
     v1::ScheduleModelRequest model;
@@ -100,6 +112,18 @@ void WriteSeeds(const std::filesystem::path& root) {
     *show.mutable_graph() = graph;
     show.set_pass("ast");
     Write(root / "ShowRequest" / name, show.SerializeAsString());
+    show.mutable_device()->set_kind("hip");
+    show.set_heuristic(true);
+    Write(root / "ShowRequest" / absl::StrCat(name, "_heuristic"), show.SerializeAsString());
+    show.mutable_device()->set_kind("cuda");
+    show.set_heuristic(false);
+    for (const v1::OptOp op : {v1::OPT_OP_LOCAL, v1::OPT_OP_UPCAST}) {
+      v1::Opt& opt = *show.add_opts();
+      opt.set_op(op);
+      opt.set_axis(0);
+      opt.set_amount(2);
+    }
+    Write(root / "ShowRequest" / absl::StrCat(name, "_opts"), show.SerializeAsString());
     v1::TuneBatchRequest item;
     item.mutable_item()->set_id(name);
     item.mutable_item()->set_weight(2);
