@@ -2,13 +2,16 @@
 // an error that says what it is about.
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/impl/codegen/client_unary_call.h"
@@ -30,6 +33,48 @@ using ::beamd::testing::GraphOf;
 using ::beamd::testing::MatmulKernel;
 using ::beamd::testing::MutateBytes;
 using ::beamd::testing::MutateFields;
+
+// Graphs of two buffers of eight floats, by their handles: a sum of products and the largest of a
+// part, whose size a variable gives; one that changes a buffer; movements and other dtypes.
+constexpr std::array<absl::string_view, 3> kRuns = {
+    R"(%0 = BUFFER float32 slot $0 shape (8)
+%1 = BUFFER float32 slot $1 shape (8)
+%2 = MUL float32 (%0, %1)
+%3 = REDUCE_AXIS float32 (%2) ADD axes (0)
+%4 = DEFINE_VAR int32 var "n" 1..8
+%5 = SHRINK float32 (%0, %4) ints (0,$$1)
+%6 = REDUCE_AXIS float32 (%5) MAX axes (0)
+%7 = SINK void (%3, %6))",
+    R"(%0 = BUFFER float32 slot $0 shape (8)
+%1 = BUFFER float32 slot $1 shape (8)
+%2 = ADD float32 (%0, %1)
+%3 = ASSIGN float32 (%0, %2)
+%4 = SINK void (%3))",
+    R"(%0 = BUFFER float32 slot $0 shape (8)
+%1 = RESHAPE float32 (%0) ints (4,2,1)
+%2 = EXPAND float32 (%1) ints (4,2,4)
+%3 = BUFFER float32 slot $1 shape (8)
+%4 = RESHAPE float32 (%3) ints (1,2,4)
+%5 = EXPAND float32 (%4) ints (4,2,4)
+%6 = MUL float32 (%2, %5)
+%7 = REDUCE_AXIS float32 (%6) ADD axes (1)
+%8 = PERMUTE float32 (%7) ints (2,1,0)
+%9 = CONTIGUOUS float32 (%8)
+%10 = PAD float32 (%9) ints (0,1,0,0,1,0)
+%11 = FLIP float32 (%10) ints (0)
+%12 = CAST float16 (%11)
+%13 = EXP2 float16 (%12)
+%14 = CAST float32 (%13)
+%15 = REDUCE_AXIS float32 (%14) MAX axes (0,1,2)
+%16 = CAST int8 (%11)
+%17 = SHRINK int8 (%16) ints (1,3,0,1,0,5)
+%18 = SINK void (%15, %17))"};
+
+// As many times the seeds as BEAMD_MUTATIONS says: by hand, for an hour.
+int Times() {
+  const char* const times = std::getenv("BEAMD_MUTATIONS");
+  return times == nullptr ? 1 : std::max(std::atoi(times), 1);
+}
 
 class MutationTest : public ::testing::Test {
  protected:
@@ -79,7 +124,7 @@ TEST_F(MutationTest, TenThousandWrongGraphsGetTypedErrors) {
   const std::array<v1::Graph, 2> valid = {AddKernel(64), MatmulKernel(32)};
   int answered = 0;
   int shown = 0;
-  for (int seed = 0; seed < 10000 && !HasFailure(); ++seed) {
+  for (int seed = 0; seed < 10000 * Times() && !HasFailure(); ++seed) {
     std::mt19937_64 random(static_cast<uint64_t>(seed));
     v1::LookupRequest lookup;
     v1::LookupQuery& query = *lookup.add_queries();
@@ -113,7 +158,7 @@ TEST_F(MutationTest, WrongRunsAndUploadsGetTypedErrors) {
   const uint64_t theirs = right.Upload({8}, values);
   std::vector<uint64_t> kept = {wrong.Upload({8}, values), wrong.Upload({8}, values)};
   int answered = 0, begun = 0;
-  for (int seed = 0; seed < 2000 && !HasFailure(); ++seed) {
+  for (int seed = 0; seed < 2000 * Times() && !HasFailure(); ++seed) {
     std::mt19937_64 random(static_cast<uint64_t>(seed));
     const std::string what = "seed " + std::to_string(seed);
     const bool fields = seed % 2 == 0;
@@ -126,25 +171,13 @@ TEST_F(MutationTest, WrongRunsAndUploadsGetTypedErrors) {
     };
     v1::RunRequest run;
     run.set_session(wrong.session());
-    *run.mutable_graph() =
-        GraphOf(absl::Substitute(seed % 4 < 2 ? R"(%0 = BUFFER float32 slot $0 shape (8)
-%1 = BUFFER float32 slot $1 shape (8)
-%2 = MUL float32 (%0, %1)
-%3 = REDUCE_AXIS float32 (%2) ADD axes (0)
-%4 = DEFINE_VAR int32 var "n" 1..8
-%5 = SHRINK float32 (%0, %4) ints (0,$$1)
-%6 = REDUCE_AXIS float32 (%5) MAX axes (0)
-%7 = SINK void (%3, %6))"
-                                              : R"(%0 = BUFFER float32 slot $0 shape (8)
-%1 = BUFFER float32 slot $1 shape (8)
-%2 = ADD float32 (%0, %1)
-%3 = ASSIGN float32 (%0, %2)
-%4 = SINK void (%3))",
-                                 kept[0], kept[1]));
-    if (seed % 4 < 2) {
+    // Of each, changed as fields and as bytes.
+    const int which = seed / 2 % 3;
+    *run.mutable_graph() = GraphOf(absl::Substitute(kRuns[which], kept[0], kept[1]));
+    if (which == 0) {
       (*run.mutable_variables())["n"] = 5;
-      run.add_gradients(kept[1]);
     }
+    if (which != 1) run.add_gradients(kept[1]);
     if (Answered("/beamd.v1.Executor/Run", spoil(run), what)) ++answered;
     v1::BeginUploadRequest begin;
     begin.set_session(wrong.session());
