@@ -20,8 +20,9 @@ namespace {
 
 using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-// How often the batch is looked at when nothing says that there is news.
-constexpr std::chrono::milliseconds kLookEvery{500};
+// How often the batch is looked at when nothing says that there is news: so late it may see that its
+// budget is over.
+constexpr std::chrono::milliseconds kLookEvery{100};
 // For how long the first item of who may not tune is waited for, by whose name the audit knows it.
 constexpr absl::Duration kRefusedWait = absl::Seconds(1);
 

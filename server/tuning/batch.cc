@@ -15,6 +15,8 @@ namespace {
 constexpr absl::Duration kTellEvery = absl::Milliseconds(500);
 // A share of the budget below this finds nothing: the item is searched with it all the same.
 constexpr absl::Duration kLeastShare = absl::Milliseconds(200);
+// Of the budget, what its last searches get to end by themselves, checked and stored.
+constexpr double kLateness = 0.08;
 
 v1::ErrorDetail ToDetail(const absl::Status& status) {
   v1::ErrorDetail detail;
@@ -36,6 +38,25 @@ void SetDuration(absl::Duration from, google::protobuf::Duration& to) {
   to.set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
 }
 
+// What a search had found when it was no longer waited for.
+v1::TuneResult BestSoFar(const v1::TuneAccepted& accepted, const v1::TuneProgress& progress) {
+  v1::TuneResult result;
+  v1::Record& record = *result.mutable_record();
+  record.set_key(accepted.key());
+  record.set_kernel_hash(accepted.kernel_hash());
+  record.set_device(accepted.device());
+  record.set_job(accepted.job());
+  *record.mutable_opts() = progress.best_opts();
+  record.set_best_s(progress.best_s());
+  *record.mutable_failures() = progress.failures();
+  record.set_search_s(progress.elapsed_s());
+  record.set_end(v1::SEARCH_END_BUDGET);
+  result.set_match(v1::MATCH_SEARCHED);
+  result.set_job(accepted.job());
+  result.set_trace_id(accepted.trace_id());
+  return result;
+}
+
 }  // namespace
 
 Batch::Batch(Tuner& tuner, Caller caller, BatchOptions options, std::function<void()> changed)
@@ -55,6 +76,7 @@ absl::Status Batch::Add(v1::TuneBatchRequest message) {
     v1::TuneRequest bound;
     if (message.begin().has_budget()) *bound.mutable_budget() = message.begin().budget();
     BEAMD_ASSIGN_OR_RETURN(budget_, ResolveBudget(bound));
+    began_ = SteadyNow();
     return absl::OkStatus();
   }
   if (!configured_ || !message.has_item()) {
@@ -93,7 +115,8 @@ bool Batch::done() const {
 absl::Duration Batch::Left() const { return budget_ - (SteadyNow() - began_); }
 
 void Batch::StartSome() {
-  while (running_ < options_.parallel) {
+  // What ends at once tells its end first: there may be thousands.
+  while (running_ < options_.parallel && events_.empty()) {
     Item* best = nullptr;
     for (const auto& item : items_) {
       if (!item->started && (best == nullptr || item->promise > best->promise)) best = item.get();
@@ -136,8 +159,9 @@ void Batch::Start(Item& item) {
                                    {.reason = "BUDGET", .field = "begin.budget"}));
   }
   if (!answer.ok()) return Finish(item, answer.status());
-  *Tell(item).mutable_accepted() = std::move(answer->accepted);
+  *Tell(item).mutable_accepted() = answer->accepted;
   if (answer->result) return Finish(item, *std::move(answer->result));
+  item.accepted = std::move(answer->accepted);
   item.watch = std::move(answer->watch);
   ++running_;
 }
@@ -163,6 +187,16 @@ void Batch::Look(Item& item) {
   item.seen = news.number;
   if (news.progress) item.best_s = news.progress->best_s();
   if (news.end) Finish(item, *news.end);
+}
+
+// A job that others watch, or that is kept, goes on; the others end at once.
+void Batch::Leave(Item& item) {
+  std::optional<v1::TuneProgress> progress = item.watch->job().Look(0).progress;
+  item.watch->Leave(StopReason::kDeadline);
+  if (progress && progress->best_s() > 0) return Finish(item, BestSoFar(item.accepted, *progress));
+  Finish(item, WithDetail(absl::DeadlineExceededError(
+                              "the batch's budget was used up before anything was timed"),
+                          {.reason = "BUDGET", .field = "begin.budget"}));
 }
 
 void Batch::TellProgress() {
@@ -207,6 +241,8 @@ std::optional<Batch::News> Batch::Next() {
   if (events_.empty()) {
     for (const auto& item : items_) {
       if (item->watch != nullptr) Look(*item);
+      // However long a job that was joined, or that queues behind others, has yet to run.
+      if (item->watch != nullptr && Left() < -kLateness * budget_) Leave(*item);
     }
     StartSome();
     TellProgress();

@@ -28,7 +28,9 @@ struct BatchOptions {
 //
 // What an item promises is what its model spends in it: its weight times its time as far as that is
 // known, of a record of the same kernel, else of its share of memory traffic and arithmetic. Each
-// item that starts gets that share of the budget that is left among the items that are left.
+// item that starts gets that share of the budget that is left among the items that are left. Once
+// the budget is over, and a little more, nothing is waited for: an item's answer is then the best so
+// far, or DEADLINE_EXCEEDED.
 class Batch {
  public:
   // `changed` is called on any thread when Next may have something; it may be called once more
@@ -45,7 +47,8 @@ class Batch {
     v1::TuneBatchEvent event;
     const v1::TuneBatchItem* item = nullptr;  // as it came; null: of the batch
   };
-  // The next thing to tell; nullopt: nothing now. Starts what there is room for. Its item lives as
+  // The next thing to tell; nullopt: nothing now. Call it now and then too, for the time that
+  // passes. Starts what there is room for. Its item lives as
   // long as the batch.
   std::optional<News> Next();
   // Whether all was told.
@@ -57,6 +60,7 @@ class Batch {
     double promise = 0;
     bool started = false;
     std::unique_ptr<JobWatch> watch;
+    v1::TuneAccepted accepted;  // while it is watched
     uint64_t seen = 0;
     double best_s = 0;
     double hc_s = 0;
@@ -67,6 +71,7 @@ class Batch {
   void Start(Item& item) BEAMD_REQUIRES(mutex_);
   void Look(Item& item) BEAMD_REQUIRES(mutex_);
   void Finish(Item& item, const absl::StatusOr<v1::TuneResult>& result) BEAMD_REQUIRES(mutex_);
+  void Leave(Item& item) BEAMD_REQUIRES(mutex_);
   void TellProgress() BEAMD_REQUIRES(mutex_);
   // An event of the item, to be filled in.
   v1::TuneBatchEvent& Tell(const Item& item) BEAMD_REQUIRES(mutex_);
@@ -76,8 +81,8 @@ class Batch {
   const Caller caller_;
   const BatchOptions options_;
   const std::function<void()> changed_;
-  const absl::Time began_;
   mutable Mutex mutex_;
+  absl::Time began_ BEAMD_GUARDED_BY(mutex_);  // when `begin` came
   bool configured_ BEAMD_GUARDED_BY(mutex_) = false;
   bool closed_ BEAMD_GUARDED_BY(mutex_) = false;
   absl::Duration budget_ BEAMD_GUARDED_BY(mutex_) = absl::InfiniteDuration();

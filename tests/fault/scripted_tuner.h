@@ -81,8 +81,13 @@ class ScriptedTuner : public ::testing::Test {
           return std::make_unique<IdlePipeline>(token);
         },
         .search =
-            [this](const SearchJob&, CandidatePipeline& pipeline) {
+            [this](const SearchJob& job, CandidatePipeline& pipeline) {
               ++searches_;
+              if (best_s_ > 0) {
+                v1::TuneProgress progress;
+                progress.set_best_s(best_s_);
+                job.progress(std::move(progress));
+              }
               while (!released_ && !pipeline.cancelled()) absl::SleepFor(absl::Milliseconds(1));
               v1::Record record;
               record.set_best_s(0.5);
@@ -137,7 +142,8 @@ class ScriptedTuner : public ::testing::Test {
   FaultyFiles files_;
   std::atomic<bool> released_ = true;
   std::atomic<int> searches_ = 0;
-  absl::Duration device_time_;  // that each search is charged
+  std::atomic<double> best_s_ = 0;  // that each search tells at once; 0: none
+  absl::Duration device_time_;      // that each search is charged
   std::unique_ptr<Store> store_;
   std::unique_ptr<Tuner> tuner_;
 };
