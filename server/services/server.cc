@@ -43,6 +43,13 @@ std::vector<std::string> ProtectionOf(const ServerOptions& options) {
   return protection;
 }
 
+// Room for two of the largest items.
+BatchOptions BatchOptionsOf(const ServerOptions& from) {
+  BatchOptions options{.parallel = from.batch_parallel};
+  options.bytes_max = std::max(options.bytes_max, 2 * int64_t{from.message_bytes});
+  return options;
+}
+
 class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, Tuner& tuner, Store& store, SessionTable& sessions,
@@ -55,7 +62,7 @@ class GrpcServer final : public Server {
         devices_(store, supervisor, fleet, options.build, ProtectionOf(options), desk_),
         inspector_(tuner, supervisor, fleet, desk_),
         jobs_(tuner, desk_),
-        batches_(tuner, {.parallel = options.batch_parallel}, desk_),
+        batches_(tuner, BatchOptionsOf(options), desk_),
         admin_(store, desk_),
         executor_(sessions, tuner, supervisor, fleet, desk_) {}
 

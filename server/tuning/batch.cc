@@ -91,13 +91,31 @@ absl::Status Batch::Add(v1::TuneBatchRequest message) {
         {.reason = "TOO_MANY", .field = "item", .limit = options_.items_max, .value = count + 1});
   }
   auto item = std::make_unique<Item>();
-  item->request = std::move(*message.mutable_item());
-  const double weight = item->request.weight();
+  item->bytes = static_cast<int64_t>(message.item().ByteSizeLong());
+  if (held_bytes_ + item->bytes > options_.bytes_max) {
+    const int64_t value = held_bytes_ + item->bytes;
+    return WithDetail(
+        absl::ResourceExhaustedError(
+            absl::StrCat("items of ", value, " bytes that have not ended, at most ",
+                         options_.bytes_max, "; there is room again when some of them end")),
+        {.reason = "BATCH_BYTES", .field = "item", .limit = options_.bytes_max, .value = value});
+  }
+  const double weight = message.item().weight();
   if (!(weight >= 0 && weight < 1e18)) {
     return InvalidArgument("a weight must be finite and not below 0",
                            {.reason = "WEIGHT", .field = "item.weight"});
   }
-  item->promise = (weight == 0 ? 1 : weight) * tuner_.ExpectedSeconds(item->request.request());
+  item->id = message.item().id();
+  item->weight = weight == 0 ? 1 : weight;
+  item->message = std::make_unique<v1::TuneBatchItem>(std::move(*message.mutable_item()));
+  held_bytes_ += item->bytes;
+  const absl::StatusOr<double> seconds = tuner_.ExpectedSeconds(item->message->request());
+  if (seconds.ok()) {
+    item->promise = item->weight * *seconds;
+  } else {
+    item->started = true;
+    Finish(*item, seconds.status());
+  }
   items_.push_back(std::move(item));
   return absl::OkStatus();
 }
@@ -136,12 +154,12 @@ void Batch::Start(Item& item) {
   }
   item.started = true;
   bool late = false;
-  v1::TuneRequest request = item.request.request();
+  v1::TuneRequest request = item.message->request();
   if (budget_ < absl::InfiniteDuration()) {
     if (Left() <= absl::ZeroDuration()) {
       // What is stored still answers.
       request.set_mode(v1::TUNE_MODE_LOOKUP_ONLY);
-      late = item.request.request().mode() != v1::TUNE_MODE_LOOKUP_ONLY;
+      late = item.message->request().mode() != v1::TUNE_MODE_LOOKUP_ONLY;
     } else {
       // As many run at once as share the device.
       const double share = promised > 0 ? item.promise / promised : 1.0 / left;
@@ -159,7 +177,7 @@ void Batch::Start(Item& item) {
                                    {.reason = "BUDGET", .field = "begin.budget"}));
   }
   if (!answer.ok()) return Finish(item, answer.status());
-  *Tell(item).mutable_accepted() = answer->accepted;
+  *Tell(item).event.mutable_accepted() = answer->accepted;
   if (answer->result) return Finish(item, *std::move(answer->result));
   item.accepted = std::move(answer->accepted);
   item.watch = std::move(answer->watch);
@@ -171,12 +189,17 @@ void Batch::Finish(Item& item, const absl::StatusOr<v1::TuneResult>& result) {
   item.watch.reset();
   item.ended = true;
   ++ended_;
-  v1::TuneBatchEvent& event = Tell(item);
+  News& news = Tell(item);
+  v1::TuneBatchEvent& event = news.event;
   if (result.ok()) {
     item.best_s = result->record().best_s();
     item.hc_s = result->record().hc_s();
     *event.mutable_result() = *result;
+    held_bytes_ -= item.bytes - static_cast<int64_t>(item.id.size());
+    item.message.reset();
   } else {
+    news.item = std::move(item.message);
+    news.bytes = item.bytes - static_cast<int64_t>(item.id.size());
     *event.mutable_error() = ToDetail(result.status());
     event.set_code(static_cast<int>(result.status().code()));
   }
@@ -214,14 +237,13 @@ void Batch::TellProgress() {
   if (budget_ < absl::InfiniteDuration()) progress.set_budget_s(absl::ToDoubleSeconds(budget_));
   double hc_s = 0, best_s = 0;
   for (const auto& item : items_) {
-    const double weight = item->request.weight() == 0 ? 1 : item->request.weight();
     if (item->hc_s > 0 && item->best_s > 0) {
-      hc_s += weight * item->hc_s;
-      best_s += weight * item->best_s;
+      hc_s += item->weight * item->hc_s;
+      best_s += item->weight * item->best_s;
     }
     if (item->watch == nullptr) continue;
     v1::TuneBatchItemProgress& one = *progress.add_now();
-    one.set_id(item->request.id());
+    one.set_id(item->id);
     if (auto news = item->watch->job().Look(0); news.progress) {
       *one.mutable_progress() = *std::move(news.progress);
     }
@@ -230,10 +252,10 @@ void Batch::TellProgress() {
   progress.set_best_s(best_s);
 }
 
-v1::TuneBatchEvent& Batch::Tell(const Item& item) {
-  News& news = events_.emplace_back(News{.event = {}, .item = &item.request});
-  news.event.set_id(item.request.id());
-  return news.event;
+Batch::News& Batch::Tell(const Item& item) {
+  News& news = events_.emplace_back();
+  news.event.set_id(item.id);
+  return news;
 }
 
 std::optional<Batch::News> Batch::Next() {
@@ -250,6 +272,7 @@ std::optional<Batch::News> Batch::Next() {
   if (events_.empty()) return std::nullopt;
   News news = std::move(events_.front());
   events_.pop_front();
+  held_bytes_ -= news.bytes;
   return news;
 }
 

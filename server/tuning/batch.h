@@ -22,6 +22,8 @@ struct BatchOptions {
   // Searches of the batch that run at once: one is compiled while another is timed.
   int parallel = 2;
   int items_max = 10000;
+  // Of the messages of items that have not ended, and of the ids of those that have.
+  int64_t bytes_max = int64_t{128} << 20;
 };
 
 // Thread-safe, but for Next, which one thread calls at a time.
@@ -37,26 +39,29 @@ class Batch {
   // after the batch is gone.
   Batch(Tuner& tuner, Caller caller, BatchOptions options, std::function<void()> changed);
 
-  // The first message carries the batch's settings, later ones items; a bad one is refused and ends
-  // nothing.
+  // The first message carries the batch's settings, later ones items; one that is refused ends
+  // nothing here. An item whose kernel can't be parsed is taken, and told as failed.
   absl::Status Add(v1::TuneBatchRequest message);
   // No more will come.
   void Close();
 
   struct News {
     v1::TuneBatchEvent event;
-    const v1::TuneBatchItem* item = nullptr;  // as it came; null: of the batch
+    std::unique_ptr<v1::TuneBatchItem> item;  // with an item's error: as it came
+    int64_t bytes = 0;                        // that it was held for
   };
   // The next thing to tell; nullopt: nothing now. Call it now and then too, for the time that
-  // passes. Starts what there is room for. Its item lives as
-  // long as the batch.
+  // passes. Starts what there is room for.
   std::optional<News> Next();
   // Whether all was told.
   bool done() const;
 
  private:
   struct Item {
-    v1::TuneBatchItem request;  // stays as it came
+    std::string id;
+    double weight = 1;
+    std::unique_ptr<v1::TuneBatchItem> message;  // as it came, until it has ended
+    int64_t bytes = 0;                           // of the message
     double promise = 0;
     bool started = false;
     std::unique_ptr<JobWatch> watch;
@@ -74,7 +79,7 @@ class Batch {
   void Leave(Item& item) BEAMD_REQUIRES(mutex_);
   void TellProgress() BEAMD_REQUIRES(mutex_);
   // An event of the item, to be filled in.
-  v1::TuneBatchEvent& Tell(const Item& item) BEAMD_REQUIRES(mutex_);
+  News& Tell(const Item& item) BEAMD_REQUIRES(mutex_);
   absl::Duration Left() const BEAMD_REQUIRES(mutex_);
 
   Tuner& tuner_;
@@ -88,6 +93,7 @@ class Batch {
   absl::Duration budget_ BEAMD_GUARDED_BY(mutex_) = absl::InfiniteDuration();
   std::vector<std::unique_ptr<Item>> items_ BEAMD_GUARDED_BY(mutex_);
   std::deque<News> events_ BEAMD_GUARDED_BY(mutex_);
+  int64_t held_bytes_ BEAMD_GUARDED_BY(mutex_) = 0;
   int running_ BEAMD_GUARDED_BY(mutex_) = 0;
   int ended_ BEAMD_GUARDED_BY(mutex_) = 0;
   absl::Time told_ BEAMD_GUARDED_BY(mutex_) = absl::InfinitePast();

@@ -528,16 +528,15 @@ absl::StatusOr<v1::ReplayResponse> Tuner::Replay(const v1::ReplayRequest& reques
   return response;
 }
 
-double Tuner::ExpectedSeconds(const v1::TuneRequest& request) const {
-  const absl::StatusOr<ParsedKernel> kernel = parts_.parse(request.graph());
-  if (!kernel.ok()) return 0;
-  const absl::StatusOr<std::vector<v1::Record>> records = store_.RecordsOf(kernel->hash);
+absl::StatusOr<double> Tuner::ExpectedSeconds(const v1::TuneRequest& request) const {
+  BEAMD_ASSIGN_OR_RETURN(const ParsedKernel kernel, parts_.parse(request.graph()));
+  const absl::StatusOr<std::vector<v1::Record>> records = store_.RecordsOf(kernel.hash);
   if (records.ok()) {
     for (const v1::Record& record : *records) {
       if (record.hc_s() > 0) return record.hc_s();
     }
   }
-  return parts_.estimate(*kernel);
+  return parts_.estimate(kernel);
 }
 
 absl::Status Tuner::CheckQuota(const std::string& principal) {

@@ -116,8 +116,8 @@ class Tuner {
                               std::function<void()> changed);
 
   // About how long a launch of the request's kernel takes: the newest time that is stored of it, or
-  // an estimate; 0 where it is no kernel.
-  double ExpectedSeconds(const v1::TuneRequest& request) const;
+  // an estimate. The error of what is no kernel.
+  absl::StatusOr<double> ExpectedSeconds(const v1::TuneRequest& request) const;
 
   // One candidate again: blocks for as long as that takes.
   absl::StatusOr<v1::ReplayResponse> Replay(const v1::ReplayRequest& request, const Caller& caller);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/error_detail.h"
 #include "gtest/gtest.h"
 #include "server/store/store.h"
 #include "server/tuning/options.h"
@@ -63,7 +64,8 @@ class ScriptedTuner : public ::testing::Test {
     TuningDevice device{.id = "cpu:0"};
     device.environment.set_kind("cpu");
     TunerParts parts{
-        .parse = [](const v1::Graph& graph) -> absl::StatusOr<ParsedKernel> {
+        .parse = [this](const v1::Graph& graph) -> absl::StatusOr<ParsedKernel> {
+          if (!parses_) return InvalidArgument("no kernel", {.reason = "EMPTY"});
           ParsedKernel kernel{.graph = std::make_unique<UOpGraph>(), .canonical = graph};
           kernel.hash = HashBytes(graph.SerializeAsString());
           return kernel;
@@ -141,6 +143,7 @@ class ScriptedTuner : public ::testing::Test {
   const std::string directory_ = TestDirectory();
   FaultyFiles files_;
   std::atomic<bool> released_ = true;
+  std::atomic<bool> parses_ = true;
   std::atomic<int> searches_ = 0;
   std::atomic<double> best_s_ = 0;  // that each search tells at once; 0: none
   absl::Duration device_time_;      // that each search is charged

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/error_detail.h"
 #include "gtest/gtest.h"
 #include "tests/fault/scripted_tuner.h"
 
@@ -28,7 +29,7 @@ class BatchTest : public testing::ScriptedTuner {
     message.mutable_begin()->mutable_budget()->set_nanos(static_cast<int>(ns % 1'000'000'000));
     return message;
   }
-  // Kernel `number`; 0 has no nodes.
+  // Kernel `number`.
   static v1::TuneBatchRequest Item(int number) {
     v1::TuneBatchRequest message;
     message.mutable_item()->set_id(absl::StrCat(number));
@@ -105,6 +106,46 @@ TEST_F(BatchTest, WaitsForItsSearchesWithoutABudget) {
   for (int kernel = 1; kernel < 40; ++kernel) {
     EXPECT_TRUE(last.at(absl::StrCat(kernel)).result().persisted());
   }
+}
+
+TEST_F(BatchTest, HoldsSoManyBytesOfItemsThatHaveNotEnded) {
+  const auto bytes = static_cast<int64_t>(Item(50).item().ByteSizeLong());
+  Batch batch(*tuner_, {.principal = "me"}, {.parallel = 1, .bytes_max = 2 * bytes}, [] {});
+  ASSERT_TRUE(batch.Add(Begin(absl::InfiniteDuration())).ok());
+  ASSERT_TRUE(batch.Add(Item(50)).ok());
+  ASSERT_TRUE(batch.Add(Item(49)).ok());
+  const absl::Status third = batch.Add(Item(48));
+  EXPECT_EQ(third.code(), absl::StatusCode::kResourceExhausted);
+  const std::optional<ErrorDetail> detail = GetErrorDetail(third);
+  ASSERT_TRUE(detail);
+  EXPECT_EQ(detail->reason, "BATCH_BYTES");
+  EXPECT_EQ(detail->limit, 2 * bytes);
+  EXPECT_GT(*detail->value, 2 * bytes);
+  // Those that end make room.
+  released_ = true;
+  Await([&] {
+    while (batch.Next()) continue;
+    return tuner_->load().running + tuner_->load().waiting == 0 && searches_ == 2;
+  });
+  while (batch.Next()) continue;
+  for (const int kernel : {47, 46}) EXPECT_TRUE(batch.Add(Item(kernel)).ok());
+  batch.Close();
+  EXPECT_TRUE(Finish(batch).at("46").has_result());
+}
+
+TEST_F(BatchTest, HoldsNoItemThatIsNoKernelOnceThatIsTold) {
+  const auto bytes = static_cast<int64_t>(Item(50).item().ByteSizeLong());
+  Batch batch(*tuner_, {.principal = "me"}, {.parallel = 1, .bytes_max = 2 * bytes}, [] {});
+  ASSERT_TRUE(batch.Add(Begin(absl::InfiniteDuration())).ok());
+  parses_ = false;
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(batch.Add(Item(50)).ok());
+    const std::optional<Batch::News> news = batch.Next();
+    ASSERT_TRUE(news && news->event.has_error());
+    EXPECT_EQ(news->event.error().reason(), "EMPTY");
+    EXPECT_EQ(news->item->request().graph().nodes_size(), 50);
+  }
+  EXPECT_EQ(searches_, 0);
 }
 
 }  // namespace
