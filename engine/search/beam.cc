@@ -114,7 +114,7 @@ class Search {
 
  private:
   bool Stopped() {
-    if (pipeline_.cancelled() || SteadyNow() >= Until()) partial_ = true;
+    if (away_ || pipeline_.cancelled() || SteadyNow() >= Until()) partial_ = true;
     return partial_;
   }
 
@@ -225,7 +225,7 @@ class Search {
         to_time.pop_front();
       }
       if (compiling.empty() && timing.empty()) break;
-      std::optional<Completion> completion = pipeline_.Next(Until());
+      std::optional<Completion> completion = Next(Until());
       if (!completion) continue;
       if (auto* compiled = std::get_if<CompileDone>(&*completion)) {
         const auto it = compiling.find(compiled->id);
@@ -385,15 +385,13 @@ class Search {
 
   absl::StatusOr<BeamResult> Finish() {
     result_.rounds = progress_.round;
+    if (away_) return Away();
     if (best_.empty()) {
       result_.failures = progress_.failures;
       if (pipeline_.cancelled())
         return absl::CancelledError("cancelled before any candidate had a time");
       if (partial_)
         return absl::DeadlineExceededError("the budget ended before any candidate had a time");
-      if (progress_.failures[static_cast<int>(Failure::kUnavailable)] > 0)
-        return absl::UnavailableError(
-            absl::StrCat("no candidate could be tried: ", FailureSummary()));
       if (progress_.failures[static_cast<int>(Failure::kRunMemory)] > 0)
         return absl::ResourceExhaustedError(
             absl::StrCat("no candidate fits into memory: ", FailureSummary()));
@@ -448,7 +446,9 @@ class Search {
     }
     Enter(BeamStage::kVerifying);
     for (const size_t i : order) {
-      if (!Verified(finalists[i])) continue;
+      const bool verified = Verified(finalists[i]);
+      if (away_) return Away();
+      if (!verified) continue;
       result_.opts = finalists[i].kernel.applied_opts();
       result_.best_s = Least(samples[i]);
       result_.samples = samples[i];
@@ -458,6 +458,13 @@ class Search {
     }
     return absl::FailedPreconditionError(
         absl::StrCat("every finalist failed or gave a wrong answer: ", FailureSummary()));
+  }
+
+  // The best so far can't be checked either; who kept the times (BeamOptions::recall) loses nothing.
+  absl::Status Away() const {
+    return absl::UnavailableError(absl::StrCat("no candidate can be tried any more, after ",
+                                               result_.timed, result_.timed == 1 ? " was" : " were",
+                                               " timed: ", *away_));
   }
 
   // By its opts, or as the code that another seed shares.
@@ -563,10 +570,24 @@ class Search {
     return {};
   }
 
+  // What ended next; nullopt where the time is up, or there is nothing left to try candidates with:
+  // that says nothing of them, so none is lost, and the search ends.
+  std::optional<Completion> Next(absl::Time until) {
+    if (away_) return std::nullopt;
+    std::optional<Completion> completion = pipeline_.Next(until);
+    if (!completion) return std::nullopt;
+    std::visit(
+        [&](const auto& done) {
+          if (done.failure == Failure::kUnavailable) away_ = done.detail;
+        },
+        *completion);
+    return away_ ? std::nullopt : std::move(completion);
+  }
+
   // What ends as `id`; nullopt where the time is up. All else is of candidates that were left.
   template <typename Done>
   std::optional<Done> Await(uint64_t id) {
-    while (std::optional<Completion> c = pipeline_.Next(options_.deadline)) {
+    while (std::optional<Completion> c = Next(options_.deadline)) {
       if (auto* done = std::get_if<Done>(&*c); done != nullptr && done->id == id) return *done;
     }
     return std::nullopt;
@@ -634,7 +655,8 @@ class Search {
   std::vector<State> best_;
   std::unordered_set<uint64_t> seen_graphs_;
   std::set<Digest> seen_images_;
-  std::string last_detail_;  // of a candidate that was lost
+  std::string last_detail_;          // of a candidate that was lost
+  std::optional<std::string> away_;  // why there are no workers, or no device, any more
   BeamProgress progress_;
   BeamResult result_;
 };

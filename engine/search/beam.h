@@ -117,8 +117,9 @@ struct BeamResult {
 
 // Searches with `pipeline`, which belongs to the search until it returns; `on_progress` is called
 // on this thread. DeadlineExceeded or Cancelled if that came before any candidate had a time;
-// FailedPrecondition naming what happened if nothing survived. `kernel` is fresh: no opt is applied
-// to it.
+// FailedPrecondition naming what happened if nothing survived; Unavailable as soon as a task ends as
+// Failure::kUnavailable: candidates are not lost for want of a device. `kernel` is fresh: no opt is
+// applied to it.
 absl::StatusOr<BeamResult> BeamSearch(const Kernel& kernel, const BeamOptions& options,
                                       CandidatePipeline& pipeline,
                                       const std::function<void(const BeamProgress&)>& on_progress);

@@ -334,6 +334,29 @@ TEST_F(Beam, WhereNothingSurvivesTheReasonsAreTold) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("the last: scripted"));
 }
 
+// Whatever it was to do next: nothing is known of that candidate, nor of those that come behind it.
+TEST_F(Beam, WhereTheDeviceGoesAwayNoCandidateIsLostToIt) {
+  using Place = Failure Scripted::*;
+  for (const Place place :
+       {&Scripted::compile, &Scripted::run, &Scripted::final_run, &Scripted::answer}) {
+    for (const size_t opts_at : {size_t{0}, size_t{1}}) {
+      reports_.clear();
+      ScriptedPipeline pipeline([&](const Opts& opts) {
+        Scripted s = Graded(opts);
+        const bool last = place == &Scripted::final_run || place == &Scripted::answer;
+        if (last || opts.size() == opts_at) s.*place = Failure::kUnavailable;
+        return s;
+      });
+      const absl::StatusOr<BeamResult> result = Search(pipeline);
+      EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable) << result.status();
+      for (const CandidateReport& report : reports_) {
+        EXPECT_EQ(report.failure == Failure::kNone || report.failure == Failure::kDuplicate, true)
+            << Name(report.failure);
+      }
+    }
+  }
+}
+
 TEST_F(Beam, WhereNothingFitsIntoMemoryThatIsTheError) {
   ScriptedPipeline pipeline([](const Opts&) {
     Scripted s;
