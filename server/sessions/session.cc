@@ -641,7 +641,7 @@ void Session::Abandon(const TaskPtr& task) {
     }
     device_.page->Stop(task->owner);
   }
-  host_.supervisor->Cancel(task->owner, kStopGrace);
+  host_.supervisor->Cancel(task->owner, kStopGrace, /*excuses=*/true);
 }
 
 // The task is the first of the queue: it is planned, or runs at once.
@@ -724,7 +724,8 @@ PoolId Session::Pool() {
                       Attach(internal::Attach::GROUP_TURN, kGroupTurnAttachment,
                              device_.group_turn),
                       Attach(internal::Attach::PAGE, kPageAttachment, device_.page)},
-      .retry = false};
+      .retry = false,
+      .excused = [page = device_.page] { return page->Waited(); }};
   const auto list = [](const std::vector<int>& cores) {
     std::string text;
     for (const int core : cores) absl::StrAppend(&text, text.empty() ? "" : ",", core);
@@ -748,8 +749,7 @@ void Session::Ask(const TaskPtr& task, internal::Frame request, absl::Duration l
                  .attachments = std::move(attachments),
                  .request = std::move(request),
                  .limit = limit,
-                 .growth_limit_bytes = plans ? host_.limits.plan_bytes : 0,
-                 .excused = [page = device_.page] { return page->Waited(); }};
+                 .growth_limit_bytes = plans ? host_.limits.plan_bytes : 0};
   asked.done = [self = shared_from_this(), task, then, limit](TaskEnd end) {
     const bool answered = end.outcome == TaskOutcome::kDone;
     if (answered && end.reply.ends().empty()) return ((*self).*then)(task, end.reply);

@@ -15,6 +15,9 @@ namespace {
 
 // Past this share of its limit a child is replaced after its task, before the limit takes one away.
 constexpr double kRecycleShare = 0.5;
+// For tasks while no worker or runner starts: searches wait out what passes, and are told what
+// doesn't.
+constexpr absl::Duration kPatience = absl::Seconds(30);
 
 absl::Status CheckCores(const std::vector<int>& cores, const std::vector<int>& allowed) {
   for (const int core : cores) {
@@ -23,6 +26,15 @@ absl::Status CheckCores(const std::vector<int>& cores, const std::vector<int>& a
     }
   }
   return absl::OkStatus();
+}
+
+std::shared_ptr<const Attachment> PageAttachment(const std::shared_ptr<RunPage>& page) {
+  auto attachment = std::make_shared<Attachment>();
+  attachment->attach.set_id(1);
+  attachment->attach.set_kind(internal::Attach::PAGE);
+  attachment->file = page->file();
+  attachment->owner = page;
+  return attachment;
 }
 
 std::string SandboxFlag(bool on, Sandbox sandbox) {
@@ -88,7 +100,8 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
        .recycle_bytes =
            static_cast<int64_t>(static_cast<double>(options.worker_memory_bytes) * kRecycleShare),
        .address_space_bytes = options.worker_memory_bytes,
-       .recycle_tasks = options.tasks_per_worker});
+       .recycle_tasks = options.tasks_per_worker,
+       .patience = kPatience});
   fleet.drivers = ProbeDrivers(supervisor, options);
   std::vector<std::string> devices = options.devices;
   if (devices.empty()) {
@@ -110,13 +123,17 @@ absl::StatusOr<Fleet> StartFleet(Supervisor& supervisor, const FleetOptions& opt
     const std::string sandbox =
         SandboxFlag(options.sandbox, IsGpu(device) ? Sandbox::kDevice : Sandbox::kStrict);
     BEAMD_ASSIGN_OR_RETURN(std::shared_ptr<DeviceTurn> turn, DeviceTurn::Create());
+    BEAMD_ASSIGN_OR_RETURN(std::shared_ptr<RunPage> page, RunPage::Create());
     const PoolId pool = supervisor.AddPool(
         {.name = "runner",
          .children = 1,
          .args = {options.runner_command, absl::StrCat("--device=", device), sandbox},
          .cores = cores,
          .memory_limit_bytes = options.runner_memory_bytes,
-         .attachments = {TurnAttachment(turn)}});
+         .attachments = {TurnAttachment(turn), PageAttachment(page)},
+         .patience = kPatience,
+         // Sessions have their turns on the device: no candidate is to blame for them.
+         .excused = [page] { return page->Waited(); }});
     runners.push_back({device, cores, sandbox, std::move(turn), pool});
   }
   BEAMD_RETURN_IF_ERROR(supervisor.WaitForHello(fleet.workers, options.start_limit).status());

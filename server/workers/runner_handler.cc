@@ -72,9 +72,15 @@ void RunnerHandler::DropContext(uint64_t id) {
 }
 
 absl::Status RunnerHandler::Attach(const internal::Attach& attach, int file) {
-  if (attach.kind() != internal::Attach::TURN) return TaskHandler::Attach(attach, file);
-  BEAMD_ASSIGN_OR_RETURN(turn_, DeviceTurn::Open(file));
-  runner_->set_turn(turn_.get());
+  if (attach.kind() == internal::Attach::PAGE) {
+    BEAMD_ASSIGN_OR_RETURN(page_, RunPage::Open(file));
+  } else if (attach.kind() == internal::Attach::TURN) {
+    BEAMD_ASSIGN_OR_RETURN(turn_, DeviceTurn::Open(file));
+    runner_->set_turn(turn_.get());
+  } else {
+    return TaskHandler::Attach(attach, file);
+  }
+  if (turn_ != nullptr) turn_->set_page(page_.get());
   return absl::OkStatus();
 }
 

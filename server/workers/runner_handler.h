@@ -25,7 +25,7 @@ class RunnerHandler final : public TaskHandler {
   absl::Status Start(internal::Hello& hello) override;
   absl::Status AddContext(const internal::AddContext& context) override;
   void DropContext(uint64_t id) override;
-  // A DeviceTurn: the device is shared with sessions.
+  // A DeviceTurn: the device is shared with sessions; and a RunPage, where waits for it are noted.
   absl::Status Attach(const internal::Attach& attach, int file) override;
   absl::Status Handle(const internal::Frame& request, internal::Frame& reply) override;
 
@@ -42,6 +42,7 @@ class RunnerHandler final : public TaskHandler {
 
   const std::string device_name_;
   std::unique_ptr<Device> device_;
+  std::unique_ptr<RunPage> page_;
   std::unique_ptr<DeviceTurn> turn_;
   std::map<uint64_t, std::unique_ptr<Context>> contexts_;
   std::optional<CandidateRunner> runner_;  // once started

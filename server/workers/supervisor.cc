@@ -96,6 +96,7 @@ struct Child {
   // Of a task: since when it has how long, and what was excused by then.
   Clock::time_point allowed_since;
   absl::Duration allowed, excused;
+  bool excusable = true;        // whether that is more time
   int64_t resident_before = 0;  // the task, where its growth has a limit
   Clock::time_point deadline = kNever;
   // What becomes of the task, and of the count, if the deadline passes or once the child is dead.
@@ -120,7 +121,8 @@ struct Pool {
   PoolState state;
   std::optional<Canary> canary;
   int canary_failures = 0;  // in a row
-  int start_failures = 0;
+  int start_failures = 0;   // in a row
+  Clock::time_point failing_since;
   std::string start_error = "not yet";
   Clock::time_point next_start = Clock::time_point::min();
 };
@@ -238,7 +240,7 @@ class Supervisor::Impl {
     Dispatch(pool);
   }
 
-  void Cancel(uint64_t owner, absl::Duration grace) {
+  void Cancel(uint64_t owner, absl::Duration grace, bool excuses) {
     MutexLock lock(mutex_);
     const auto now = Clock::now();
     for (const auto& pool : pools_) {
@@ -252,7 +254,8 @@ class Supervisor::Impl {
         if (child->state != Child::State::kBusy || child->task->owner != owner) continue;
         if (child->deadline <= After(now, grace)) continue;
         child->verdict = TaskOutcome::kCancelled;
-        Allow(*child, now, grace);
+        Allow(*pool, *child, now, grace);
+        child->excusable = excuses;
       }
     }
     Wake();
@@ -399,7 +402,9 @@ class Supervisor::Impl {
   // Gives queued tasks to idle children.
   void Dispatch(Pool& pool) BEAMD_REQUIRES(mutex_) {
     for (const auto& child : pool.children) {
-      while (child->state == Child::State::kIdle && !child->dead && !pool.queues.empty()) {
+      // One that hung up is as good as dead.
+      while (child->state == Child::State::kIdle && !child->dead && child->process.channel >= 0 &&
+             !pool.queues.empty()) {
         // Of equal claims the next owner behind the last.
         const auto queue = std::min_element(
             pool.queues.begin(), pool.queues.end(), [&](const auto& a, const auto& b) {
@@ -434,7 +439,7 @@ class Supervisor::Impl {
     if (child.task->growth_limit_bytes > 0) {
       child.resident_before = ResidentBytes(child.process.pid);
     }
-    Allow(child, child.started, child.task->limit);
+    Allow(pool, child, child.started, child.task->limit);
     if (!child.out.empty() || std::min(child.deadline, child.started + kTick) < sleeps_until_) {
       Wake();
     }
@@ -474,7 +479,8 @@ class Supervisor::Impl {
   void Judge(Pool& pool, Clock::time_point now) BEAMD_REQUIRES(mutex_) {
     for (const auto& child : pool.children) {
       if (child->state == Child::State::kBusy) CheckMemory(pool, *child, now);
-      if (child->state != Child::State::kDying && now >= child->deadline && !Excuse(*child, now)) {
+      if (child->state != Child::State::kDying && now >= child->deadline &&
+          !Excuse(pool, *child, now)) {
         const absl::Duration ran = absl::FromChrono(now - child->started);
         Condemn(*child, child->verdict,
                 absl::StrCat("no answer within ", absl::FormatDuration(ran)));
@@ -483,20 +489,22 @@ class Supervisor::Impl {
   }
 
   // From now on its task has so long.
-  static void Allow(Child& child, Clock::time_point now, absl::Duration time) {
+  static void Allow(const Pool& pool, Child& child, Clock::time_point now, absl::Duration time) {
     child.allowed_since = now;
     child.allowed = time;
-    child.excused = child.task->excused ? child.task->excused() : absl::ZeroDuration();
+    child.excused = pool.options.excused ? pool.options.excused() : absl::ZeroDuration();
+    child.excusable = true;
     child.deadline = After(now, time);
   }
 
   // Whether what isn't counted moves its end.
-  static bool Excuse(Child& child, Clock::time_point now) {
-    if (child.state != Child::State::kBusy || !child.task->excused) return false;
+  static bool Excuse(const Pool& pool, Child& child, Clock::time_point now) {
+    const bool asked = child.state == Child::State::kBusy || child.state == Child::State::kProbing;
+    if (!asked || !child.excusable || !pool.options.excused) return false;
     // One that hung up has no more time.
     if (child.verdict == TaskOutcome::kCrash) return false;
     child.deadline =
-        After(child.allowed_since, child.allowed + child.task->excused() - child.excused);
+        After(child.allowed_since, child.allowed + pool.options.excused() - child.excused);
     return now < child.deadline;
   }
 
@@ -553,18 +561,30 @@ class Supervisor::Impl {
 
   void StartFailed(Pool& pool, std::string why, Clock::time_point now) BEAMD_REQUIRES(mutex_) {
     pool.start_error = std::move(why);
+    if (pool.start_failures == 0) pool.failing_since = now;
     const milliseconds wait =
         std::min(kLastBackOff, kFirstBackOff * (1 << std::min(pool.start_failures, 10)));
     pool.next_start = now + wait;
     if (++pool.start_failures < kStartFailures) return;
+    hello_.NotifyAll();
+    // What is short now, descriptors or memory, may not be in a while; and where others of the pool
+    // serve, they take what waits.
+    const bool some_serve =
+        std::any_of(pool.children.begin(), pool.children.end(), [](const auto& child) {
+          return child->greeted && child->state != Child::State::kRetiring &&
+                 child->state != Child::State::kDying && !child->dead;
+        });
+    if (some_serve || After(pool.failing_since, pool.options.patience) > now) return;
+    GiveUpQueues(pool, pool.start_error);
+  }
+
+  void GiveUpQueues(Pool& pool, const std::string& why) BEAMD_REQUIRES(mutex_) {
     for (auto& [owner, queue] : pool.queues) {
       for (PoolTask& task : queue) {
-        Finish(pool, std::move(task),
-               {.outcome = TaskOutcome::kUnavailable, .detail = pool.start_error});
+        Finish(pool, std::move(task), {.outcome = TaskOutcome::kUnavailable, .detail = why});
       }
     }
     pool.queues.clear();
-    hello_.NotifyAll();
   }
 
   Clock::time_point NextWakeUp(Clock::time_point now) const BEAMD_REQUIRES(mutex_) {
@@ -709,7 +729,7 @@ class Supervisor::Impl {
     Send(child, request);
     Flush(child);
     child.started = Clock::now();
-    child.deadline = After(child.started, pool.canary->limit);
+    Allow(pool, child, child.started, pool.canary->limit);
     child.verdict = TaskOutcome::kTimeout;
     child.state = Child::State::kProbing;
     child.probing = true;
@@ -738,13 +758,7 @@ class Supervisor::Impl {
     pool.state.quarantine = absl::StrCat(
         "quarantined: its known kernel failed ", pool.canary_failures,
         " times, the last: ", child.canary_failure.empty() ? child.detail : child.canary_failure);
-    for (auto& [owner, queue] : pool.queues) {
-      for (PoolTask& task : queue) {
-        Finish(pool, std::move(task),
-               {.outcome = TaskOutcome::kUnavailable, .detail = pool.state.quarantine});
-      }
-    }
-    pool.queues.clear();
+    GiveUpQueues(pool, pool.state.quarantine);
   }
 
   void Recycle(Pool& pool, Child& child, Clock::time_point now) BEAMD_REQUIRES(mutex_) {
@@ -781,9 +795,10 @@ class Supervisor::Impl {
       child->detail = DescribeExit(info);
     }
     const auto now = Clock::now();
+    // Nothing a task does sends SIGKILL: an operator or the system did, and the task is innocent, as
+    // is the device.
+    const bool innocent = !condemned && info.si_code != CLD_EXITED && info.si_status == SIGKILL;
     if (child->task) {
-      // Nothing a task does sends SIGKILL: an operator or the system did, and the task is innocent.
-      const bool innocent = !condemned && info.si_code != CLD_EXITED && info.si_status == SIGKILL;
       if (innocent && pool.options.retry && !child->task->retried) {
         child->task->retried = true;
         pool.queues[child->task->owner].push_front(*std::move(child->task));
@@ -798,7 +813,7 @@ class Supervisor::Impl {
     if (!child->greeted) {
       StartFailed(pool, child->failed.empty() ? child->detail : child->failed, now);
     }
-    if (child->probing) ProbeFailed(pool, *child);
+    if (child->probing && !innocent) ProbeFailed(pool, *child);
     ++pool.state.replaced[child->reason];
     if (!stopping_ && !pool.closed) {
       spdlog::info("pool={} pid={} ended reason={} detail=\"{}\"", pool.options.name,
@@ -866,7 +881,9 @@ void Supervisor::SetCanary(PoolId pool, Canary canary) {
 std::string Supervisor::Quarantine(PoolId pool) const { return impl_->Quarantine(pool); }
 bool Supervisor::Release(PoolId pool) { return impl_->Release(pool); }
 void Supervisor::Submit(PoolId pool, PoolTask task) { impl_->Submit(pool, std::move(task)); }
-void Supervisor::Cancel(uint64_t owner, absl::Duration grace) { impl_->Cancel(owner, grace); }
+void Supervisor::Cancel(uint64_t owner, absl::Duration grace, bool excuses) {
+  impl_->Cancel(owner, grace, excuses);
+}
 void Supervisor::DropContext(uint64_t context) { impl_->DropContext(context); }
 void Supervisor::Detach(PoolId pool, uint64_t attachment) { impl_->Detach(pool, attachment); }
 PoolState Supervisor::State(PoolId pool) const { return impl_->State(pool); }

@@ -49,6 +49,12 @@ struct PoolOptions {
   // Whether a task may be given a second child where its first was killed from outside: it must do
   // no harm when it runs twice.
   bool retry = true;
+  // How long tasks wait while no child starts, before they are kUnavailable; three starts are tried
+  // at least.
+  absl::Duration patience;
+  // By what this grows while a child is asked its limit is longer. Asked where that begins and where
+  // it would be over, under the supervisor's lock: no more than a look into memory. Empty: nothing.
+  std::function<absl::Duration()> excused;
 };
 
 // What a child must answer rightly before it is given work; it is asked once it has said hello.
@@ -95,9 +101,6 @@ struct PoolTask {
   absl::Duration limit = absl::InfiniteDuration();
   // What resident memory may grow by while it runs; 0: no limit but the pool's.
   int64_t growth_limit_bytes = 0;
-  // By what this grows while the task runs its limit is longer. Asked where it begins and where it
-  // would be over, under the supervisor's lock: no more than a look into memory. Empty: nothing.
-  std::function<absl::Duration()> excused;
   // Called once, on the supervisor's thread: must not block, may submit.
   std::function<void(TaskEnd)> done;
   // Set by the supervisor: its child was killed from outside, so it is given a second one.
@@ -153,8 +156,9 @@ class Supervisor {
 
   void Submit(PoolId pool, PoolTask task);
   // Ends the owner's queued tasks now, and its running ones by killing their children, where those
-  // don't answer within `grace`; what the tasks excuse isn't counted.
-  void Cancel(uint64_t owner, absl::Duration grace = absl::Milliseconds(100));
+  // don't answer within `grace`. With `excuses` what their pool excuses isn't counted: they were told
+  // to end, and are to end by themselves once they come to it.
+  void Cancel(uint64_t owner, absl::Duration grace = absl::Milliseconds(100), bool excuses = false);
   // Forgets a context in every child that holds it.
   void DropContext(uint64_t context);
 

@@ -8,16 +8,19 @@
 #include <atomic>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "client/cc/client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/daemon.h"
@@ -424,6 +427,45 @@ TEST(ExecutorTurns, ALimitCountsRunningAndNoWaiting) {
   // One that runs that long is ended all the same.
   EXPECT_FALSE(clients[0]->Run(LongSum(clients[0]->Upload({1}, {1}), kForever)));
   EXPECT_EQ(clients[0]->detail().reason(), "RUN_TIMEOUT");
+}
+
+// A search beside a client's runs, each longer than one of its own may take.
+TEST(ExecutorTurns, NoCandidateIsToBlameForARunBesideIt) {
+  const Daemon daemon("server/beamd", FreshDirectory() + "/store",
+                      {"--run_timeout=1s", "--session_run_timeout=60s"});
+  ExecutorClient client(daemon.address());
+  ASSERT_TRUE(client.Open());
+  constexpr double kRun = 3;
+  constexpr int kTried = 4000;
+  const uint64_t x = client.Upload({1}, {1});
+  const std::optional<v1::RunResponse> tried = client.Run(LongSum(x, kTried));
+  ASSERT_TRUE(tried) << client.status().error_message();
+  const int n = static_cast<int>(kTried * std::sqrt(kRun / tried->statistics().run_s()));
+  std::atomic<bool> stop = false;
+  std::atomic<int> runs = 0;
+  std::thread works([&] {
+    while (!stop && client.Run(LongSum(x, n))) ++runs;
+  });
+  const std::unique_ptr<Client> tuner = Client::Create(daemon.address());
+  v1::TuneRequest request;
+  *request.mutable_graph() = testing::AddKernel(4096);
+  request.mutable_search()->set_width(1);
+  CallOptions options;
+  options.deadline = absl::Now() + absl::Seconds(200);
+  std::map<std::string, uint64_t> failures;
+  const absl::StatusOr<v1::TuneResult> result = tuner->Tune(
+      request,
+      [&](const v1::TuneEvent& event) {
+        const auto& told = event.progress().failures();
+        failures.insert(told.begin(), told.end());
+        // Some candidates and a run or two of the client's, whatever is searched after.
+        return runs < 3;
+      },
+      options);
+  stop = true;
+  works.join();
+  EXPECT_GT(runs, 0);
+  EXPECT_EQ(failures.count("run_timeout"), 0);
 }
 
 }  // namespace

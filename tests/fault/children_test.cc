@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -308,6 +309,51 @@ TEST_F(Children, ThatDoNotStartFailTheirTasks) {
   EXPECT_TRUE(absl::StrContains(done.detail, "exited with status 9")) << done.detail;
 }
 
+TEST_F(Children, ThatDoNotStartAreWaitedForAWhile) {
+  PoolOptions pool = FaultPool();
+  pool.args = {"exit-at-once"};
+  pool.patience = absl::Seconds(2);
+  Start(pool);
+  const absl::Time start = absl::Now();
+  EXPECT_EQ(Compile({{}})[0].failure, Failure::kUnavailable);
+  EXPECT_GE(absl::Now() - start, pool.patience);
+}
+
+// A second child that doesn't start is no reason to give up what the first can do.
+TEST_F(Children, ThatServeTakeWhatWaitsThoughOthersDoNotStart) {
+  const std::string file = ::testing::TempDir() + "/serves";
+  std::filesystem::remove(file);
+  PoolOptions pool = FaultPool(2);
+  pool.args = {"serve-once", file};
+  Start(pool);
+  std::vector<std::vector<Opt>> lists(3, Faulty(Fault::kSleep, 700));
+  for (const CompileDone& done : Compile(lists)) EXPECT_EQ(done.failure, Failure::kNone);
+}
+
+TEST_F(Children, WaitsForTheDeviceAreNoPartOfALimit) {
+  PoolOptions pool = FaultPool();
+  const absl::Time start = absl::Now();
+  // As if the child stood before the device for two seconds.
+  pool.excused = [start] { return std::min(absl::Now() - start, absl::Seconds(2)); };
+  Start(pool, absl::Milliseconds(500));
+  EXPECT_EQ(Compile({Faulty(Fault::kSleep, 1500)})[0].failure, Failure::kNone);
+  EXPECT_EQ(Compile({Faulty(Fault::kSleep, 5000)})[0].failure, Failure::kCompileTimeout);
+}
+
+TEST_F(Children, OneThatIsCancelledWhileItWaitsForTheDeviceEndsAtOnce) {
+  PoolOptions pool = FaultPool();
+  pool.excused = [] { return absl::Now() - absl::UnixEpoch(); };
+  Start(pool);
+  pipeline_->Submit(CompileTask{0, Faulty(Fault::kSleep, 60000)});
+  absl::SleepFor(absl::Milliseconds(300));
+  const absl::Time start = absl::Now();
+  token_.Cancel(StopReason::kCancelled);
+  while (supervisor_.State(pool_).replaced["cancelled"] == 0) {
+    ASSERT_LT(absl::Now() - start, absl::Seconds(20));
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+}
+
 TEST_F(Children, HoldAContextOnceAndForgetTheLongestUnused) {
   PoolOptions pool = FaultPool();
   pool.contexts = 2;
@@ -394,7 +440,8 @@ class Probed : public Children {
                   .limit = absl::Seconds(20)};
     for (internal::Frame& request : canary.requests) {
       request.mutable_compile()->set_context(context->id());
-      *request.mutable_compile()->mutable_opts() = ToWire(Faulty(Fault::kNone));
+      *request.mutable_compile()->mutable_opts() =
+          ToWire(probe_ms_ == 0 ? Faulty(Fault::kNone) : Faulty(Fault::kSleep, probe_ms_));
     }
     canary.check = [this](size_t step, const internal::Frame& reply) -> absl::Status {
       ++asked_;
@@ -407,6 +454,7 @@ class Probed : public Children {
   }
   Failure CompileOne(Fault fault) { return Compile({Faulty(fault)})[0].failure; }
 
+  int probe_ms_ = 0;  // how long it takes to answer
   std::atomic<bool> well_ = true;
   std::atomic<int> asked_ = 0;
 };
@@ -433,12 +481,37 @@ TEST_F(Probed, TwoThatFailQuarantineThePoolUntilItIsReleased) {
   EXPECT_EQ(CompileOne(Fault::kNone), Failure::kNone);
 }
 
+TEST_F(Probed, ADeviceIsNotToBlameForKillsFromOutside) {
+  probe_ms_ = 1000;
+  StartProbed();
+  std::set<int64_t> killed;
+  while (killed.size() < 4) {
+    const PoolState state = supervisor_.State(pool_);
+    for (const ChildState& child : state.children) {
+      if (!killed.insert(child.pid).second) continue;
+      // It has said hello by then, and is asked.
+      absl::SleepFor(absl::Milliseconds(300));
+      kill(static_cast<pid_t>(child.pid), SIGKILL);
+    }
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_EQ(CompileOne(Fault::kNone), Failure::kNone);
+  EXPECT_EQ(supervisor_.State(pool_).quarantine, "");
+}
+
 }  // namespace
 }  // namespace beamd
 
 int main(int argc, char** argv) {
-  beamd::MaybeRunFaultChild(argc, argv);
   if (argc > 1 && std::string(argv[1]) == "exit-at-once") return 9;
+  // The first one serves, and all that come after it don't.
+  if (argc > 2 && std::string(argv[1]) == "serve-once") {
+    const int first = open(argv[2], O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    if (first < 0) return 9;
+    argv[2] = const_cast<char*>("fault-child");
+    beamd::MaybeRunFaultChild(argc - 1, argv + 1);
+  }
+  beamd::MaybeRunFaultChild(argc, argv);
   if (argc == 2 && std::string(argv[1]) == "daemon") beamd::RunDaemon();
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
