@@ -423,7 +423,6 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
        .device_seconds_a_day = config.principal_device_seconds,
        .host = HostName(),
        .build = build});
-  tuner.ResumeJobs();
   SessionTable sessions({.limits = SessionLimitsOf(config),
                          .compile_cores = fleet_options.compile_cores,
                          .build = BuildId()},
@@ -460,6 +459,8 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
   // After all that it shows.
   BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http,
                          StartHttp(config, metrics, *store, ready));
+  // Last: a start that fails must not touch them.
+  tuner.ResumeJobs();
   ready = true;
   NotifySystemd("READY=1");
   std::printf("ready %s\n", server->address().c_str());

@@ -665,6 +665,9 @@ absl::StatusOr<std::optional<internal::StoredTiming>> Store::FindTiming(const Di
 absl::Status Store::PutJob(const internal::StoredJob& job) {
   return impl_->Used([&] { return impl_->PutJob(job); });
 }
+absl::Status Store::NoteJob(const internal::StoredJob& job) {
+  return impl_->Used([&] { return impl_->Put(Key(kJob, job.id()), Encode(job)); });
+}
 absl::StatusOr<std::optional<internal::StoredJob>> Store::FindJob(const std::string& id) {
   return impl_->Used([&] { return impl_->Find<internal::StoredJob>(Key(kJob, id)); });
 }

@@ -93,6 +93,8 @@ class Store {
   absl::StatusOr<std::optional<internal::StoredTiming>> FindTiming(const Digest& key);
 
   absl::Status PutJob(const internal::StoredJob& job);
+  // The same of a job that is there and stays open. Not synced.
+  absl::Status NoteJob(const internal::StoredJob& job);
   absl::StatusOr<std::optional<internal::StoredJob>> FindJob(const std::string& id);
   // Jobs that a daemon accepted and did not end, oldest first.
   absl::StatusOr<std::vector<internal::StoredJob>> UnfinishedJobs();

@@ -24,7 +24,7 @@ namespace {
 
 using ::google::protobuf::util::TimeUtil;
 
-// Daemons in a row that may take up a job and end before one more candidate is tried.
+// Daemons in a row that may die while they run a job, before one more candidate is tried.
 constexpr uint32_t kMostStuck = 10;
 
 google::protobuf::Timestamp Now() { return TimeUtil::GetCurrentTime(); }
@@ -220,6 +220,16 @@ bool Tuner::WriteJob(Unwritten unwritten) {
   return false;
 }
 
+void Tuner::NoteBegun(Task& task, bool begun) {
+  task.stored.set_begun(begun);
+  MutexLock lock(unwritten_mutex_);
+  if (const auto it = unwritten_.find(task.stored.id()); it != unwritten_.end()) {
+    it->second.job = task.stored;
+  } else {
+    store_.NoteJob(task.stored).IgnoreError();
+  }
+}
+
 absl::StatusOr<internal::StoredJob> Tuner::ReadJob(const std::string& id) const {
   {
     MutexLock lock(unwritten_mutex_);
@@ -262,11 +272,16 @@ absl::Status Tuner::Resume(internal::StoredJob stored) {
   // A job that ends its daemon must not end all that come after.
   BEAMD_ASSIGN_OR_RETURN(const std::vector<internal::StoredCandidate> tried,
                          store_.CandidatesOf(stored.id()));
-  stored.set_stuck(tried.size() > stored.tried() ? 0 : stored.stuck() + 1);
+  if (tried.size() > stored.tried()) {
+    stored.set_stuck(0);
+  } else if (stored.begun()) {
+    stored.set_stuck(stored.stuck() + 1);
+  }
+  stored.set_begun(false);
   stored.set_tried(tried.size());
   if (stored.stuck() > kMostStuck) {
-    return absl::AbortedError(
-        absl::StrCat("given up: ", kMostStuck, " daemons in a row took it up and got no further"));
+    return absl::AbortedError(absl::StrCat("given up: ", kMostStuck,
+                                           " daemons in a row died with it and got no further"));
   }
   MutexLock lock(mutex_);
   if (in_flight_.count(key) > 0) {
@@ -608,7 +623,10 @@ void Tuner::Charge(const std::string& principal, absl::Duration used) {
 
 void Tuner::RunTask(Task& task) {
   absl::StatusOr<v1::TuneResult> result = StopStatus(task.job->token().reason());
-  if (!task.job->token().cancelled()) result = Search(task);
+  if (!task.job->token().cancelled()) {
+    NoteBegun(task, true);
+    result = Search(task);
+  }
   Settle(task, result);
   {
     MutexLock lock(mutex_);
@@ -696,6 +714,7 @@ void Tuner::Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result) {
   stored.set_state(EndState(result, task.job->token().reason()));
   if (stored.state() == internal::StoredJob::ACCEPTED) {
     spdlog::info("job={} stopped; the next daemon takes it up", stored.id());
+    NoteBegun(task, false);
     return;
   }
   *stored.mutable_ended() = Now();

@@ -97,8 +97,8 @@ class Tuner {
   // Stops without draining: the next daemon takes up the jobs that run.
   ~Tuner();
 
-  // Takes up the jobs that an earlier daemon accepted and did not end. Call before serving. What
-  // the store can't tell of them now waits for it.
+  // Takes up the jobs that an earlier daemon accepted and did not end. Call once the daemon can't
+  // fail to start any more. What the store can't tell of them now waits for it.
   void ResumeJobs();
 
   // The store takes writes again, or was repaired: writes what it did not take.
@@ -173,6 +173,8 @@ class Tuner {
   void Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result);
   // To the store; where it doesn't take it, it is kept here until the store does. True if written.
   bool WriteJob(Unwritten unwritten);
+  // So that the next daemon knows whether this one died with it. A note that is lost counts nothing.
+  void NoteBegun(Task& task, bool begun);
   // Its last state, wherever that is.
   absl::StatusOr<internal::StoredJob> ReadJob(const std::string& id) const;
   // A result for the key that waits to be written.

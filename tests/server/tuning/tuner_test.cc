@@ -84,6 +84,15 @@ class TunerTest : public ::testing::Test {
                      .host = "here"});
   }
 
+  // The next daemon finds what this one had written when it died.
+  void DieAndStart() {
+    const std::string left = absl::StrCat(directory_, ".");
+    std::filesystem::remove_all(left);
+    ASSERT_TRUE(store_->Checkpoint(left).ok());
+    directory_ = left;
+    StartTuner();
+  }
+
   // Says once that it runs, then waits to be released, cancelled, or out of budget.
   absl::StatusOr<v1::Record> Search(const SearchJob& job, CandidatePipeline& pipeline) {
     ++searches_;
@@ -142,7 +151,7 @@ class TunerTest : public ::testing::Test {
     while (searches_ < count) absl::SleepFor(absl::Milliseconds(1));
   }
 
-  const std::string directory_ = absl::StrCat(
+  std::string directory_ = absl::StrCat(
       testing::TempDir(), "tuner.", testing::UnitTest::GetInstance()->current_test_info()->name());
   std::atomic<bool> released_ = false;
   std::atomic<bool> fails_ = false;
@@ -367,12 +376,32 @@ TEST_F(TunerTest, AJobWhoseRecordWasWrittenIsNotSearchedAgain) {
 TEST_F(TunerTest, AJobThatEndsItsDaemonEachTimeIsGivenUp) {
   const std::string id = Tune(Request()).accepted.job();
   for (int daemon = 0; daemon < 11; ++daemon) {
-    StartTuner();
+    AwaitSearches(daemon + 1);
+    DieAndStart();
     tuner_->ResumeJobs();
   }
   const v1::Job job = *tuner_->GetJob(id);
   EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
   EXPECT_THAT(job.error(), HasSubstr("given up"));
+}
+
+TEST_F(TunerTest, DaemonsThatEndInOrderOrBeforeAJobsTurnDoNotCountAgainstIt) {
+  const Tuner::Answer runs = Tune(Request(1));
+  const Tuner::Answer waits = Tune(Request(2));
+  int searches = 1;
+  for (int daemon = 0; daemon < 12; ++daemon) {
+    AwaitSearches(searches++);
+    StartTuner();
+    tuner_->ResumeJobs();
+  }
+  for (int daemon = 0; daemon < 11; ++daemon) {
+    EXPECT_NE(tuner_->GetJob(runs.accepted.job())->state(), v1::JOB_STATE_FAILED);
+    AwaitSearches(searches++);
+    DieAndStart();
+    tuner_->ResumeJobs();
+  }
+  EXPECT_EQ(tuner_->GetJob(runs.accepted.job())->state(), v1::JOB_STATE_FAILED);
+  EXPECT_NE(tuner_->GetJob(waits.accepted.job())->state(), v1::JOB_STATE_FAILED);
 }
 
 TEST_F(TunerTest, PrincipalsTakeTurnsByWhatTheyUsed) {
