@@ -69,6 +69,22 @@ bool Faster(const State& a, const State& b) {
   return std::tie(a.seconds, a.rank) < std::tie(b.seconds, b.rank);
 }
 
+// What strict mode is about: a pipeline may know as well that a candidate won't run, and say so where
+// it would be compiled.
+bool IsOfCompiling(Failure failure) {
+  switch (failure) {
+    case Failure::kIllegalOpt:
+    case Failure::kLowering:
+    case Failure::kCompileError:
+    case Failure::kCompileTimeout:
+    case Failure::kCompileCrash:
+    case Failure::kCompileMemory:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // The optimised graph, whatever order of opts led to it.
 uint64_t GraphHash(const Kernel& kernel) {
   UOpGraph scratch;
@@ -251,7 +267,7 @@ class Search {
             report.failure = Failure::kDuplicate;
             duplicates_.push_back(state);
           }
-        } else if (options_.strict && report.failure != Failure::kTooManyUops) {
+        } else if (options_.strict && IsOfCompiling(report.failure)) {
           return absl::FailedPreconditionError(absl::StrCat("strict mode: ", ToString(report.opts),
                                                             ": ", Name(report.failure), ": ",
                                                             report.detail));

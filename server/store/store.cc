@@ -386,6 +386,10 @@ class Store::Impl {
     return Wrote(db_->DeleteRange({}, db_->DefaultColumnFamily(), begin, PastPrefix(begin)));
   }
 
+  absl::Status DropTiming(const Digest& key) {
+    return Wrote(db_->Delete({}, Key(kTiming, Bytes(key))));
+  }
+
   absl::Status Put(const std::string& key, const std::string& value) {
     return Wrote(db_->Put({}, key, value));
   }
@@ -661,6 +665,9 @@ absl::Status Store::PutTiming(const Digest& key, const internal::StoredTiming& t
 }
 absl::StatusOr<std::optional<internal::StoredTiming>> Store::FindTiming(const Digest& key) {
   return impl_->Used([&] { return impl_->Find<internal::StoredTiming>(Key(kTiming, Bytes(key))); });
+}
+absl::Status Store::DropTiming(const Digest& key) {
+  return impl_->Used([&] { return impl_->DropTiming(key); });
 }
 absl::Status Store::PutJob(const internal::StoredJob& job) {
   return impl_->Used([&] { return impl_->PutJob(job); });

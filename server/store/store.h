@@ -91,6 +91,7 @@ class Store {
   // Not synced: a lost timing costs one more measurement.
   absl::Status PutTiming(const Digest& key, const internal::StoredTiming& timing);
   absl::StatusOr<std::optional<internal::StoredTiming>> FindTiming(const Digest& key);
+  absl::Status DropTiming(const Digest& key);
 
   absl::Status PutJob(const internal::StoredJob& job);
   // The same of a job that is there and stays open. Not synced.

@@ -12,7 +12,7 @@
 #include "engine/base/status.h"
 #include "engine/base/steady_clock.h"
 #include "engine/search/beam.h"
-#include "server/store/tuning_key.h"
+#include "server/tuning/failure_memory.h"
 #include "server/tuning/job_memory.h"
 #include "server/tuning/options.h"
 #include "server/tuning/remembering_pipeline.h"
@@ -205,15 +205,18 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
   if (memory.size() > 0) {
     options.recall = [&](const std::vector<Opt>& opts) { return memory.Find(opts); };
   }
+  std::vector<std::vector<Opt>> seeds = options.known;
+  seeds.push_back(RequiredOptimizations(kernel).applied_opts());
+  seeds.push_back(HandCodedOptimizations(kernel).applied_opts());
   // A request that asks for a fresh search gets one: what failed may have been the machine's fault.
-  RememberingPipeline remembering(pipeline, [&](const std::vector<Opt>& opts) {
-    if (job.refresh) return Failure::kNone;
-    const auto timing = store_.FindTiming(HashTimingKey(hash, job.options, environment, opts));
-    const bool found = timing.ok() && timing->has_value();
-    if (!found) return Failure::kNone;
-    return StillHolds(static_cast<Failure>((*timing)->failure()),
-                      absl::Nanoseconds((*timing)->compile_limit_ns()), compile_limit);
-  });
+  FailureMemory failures(store_, {.kernel = hash,
+                                  .search = job.options,
+                                  .environment = environment,
+                                  .compile_limit = compile_limit,
+                                  .refresh = job.refresh,
+                                  .seeds = std::move(seeds)});
+  RememberingPipeline remembering(
+      pipeline, [&](const std::vector<Opt>& opts) { return failures.Recall(opts); });
   if (capture_ != nullptr) capture_->Kernel(hash.Hex(), job.kernel.canonical);
   uint64_t compiled = 0;
   Teller teller(job);
@@ -226,14 +229,7 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
         if (candidate.recalled) return;
         if (capture_ != nullptr) capture_->Candidate(hash.Hex(), candidate);
         memory.Add(candidate, progress.round, SteadyNow() - began);
-        if (!WorthRemembering(candidate.failure)) return;
-        internal::StoredTiming timing;
-        timing.set_failure(static_cast<uint32_t>(candidate.failure));
-        timing.set_compile_limit_ns(absl::ToInt64Nanoseconds(compile_limit));
-        *timing.mutable_opts() = ToWire(candidate.opts);
-        // A lost one costs one more try, so the search goes on without it.
-        store_.PutTiming(HashTimingKey(hash, job.options, environment, candidate.opts), timing)
-            .IgnoreError();
+        failures.Tell(candidate);
       });
   BEAMD_RETURN_IF_ERROR(result.status());
   v1::Record record = ToRecord(*result);

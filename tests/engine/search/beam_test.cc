@@ -242,6 +242,8 @@ TEST_F(Beam, StrictModeFailsNamingTheCandidate) {
     Scripted s = Graded(opts);
     if (ToString(opts) == "UNROLL(0, 4)") s.compile = Failure::kCompileError;
     if (ToString(opts) == "UPCAST(0, 4)") s.compile = Failure::kTooManyUops;
+    // As an earlier search found.
+    if (ToString(opts) == "UPCAST(0, 2)") s.compile = Failure::kRunTimeout;
     return s;
   };
   ScriptedPipeline lenient(script);
@@ -249,6 +251,7 @@ TEST_F(Beam, StrictModeFailsNamingTheCandidate) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(Counted(*result, Failure::kCompileError), 1);
   EXPECT_EQ(Counted(*result, Failure::kTooManyUops), 1);
+  EXPECT_EQ(Counted(*result, Failure::kRunTimeout), 1);
 
   options_.strict = true;
   ScriptedPipeline strict(script);
