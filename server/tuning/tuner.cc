@@ -32,6 +32,10 @@ google::protobuf::Timestamp Now() { return TimeUtil::GetCurrentTime(); }
 // Jobs that the store did not take and that have ended are kept up to so many.
 constexpr size_t kMostUnwritten = 1000;
 
+// What a job waits for is looked at every TunerOptions::retry times at most this.
+constexpr int kMostRetries = 512;
+constexpr char kNoSuchDevice[] = "NO_SUCH_DEVICE";
+
 // Sorts by time, whatever the clock does; the random half keeps daemons on one clock apart.
 std::string NewJobId() {
   static thread_local std::mt19937_64 random{std::random_device{}()};
@@ -95,6 +99,17 @@ absl::string_view FailureName(uint32_t failure) {
   return failure < kFailureCount ? Name(static_cast<Failure>(failure)) : "unknown";
 }
 
+bool IsNoSuchDevice(const absl::Status& status) {
+  const std::optional<ErrorDetail> detail = GetErrorDetail(status);
+  return detail && detail->reason == kNoSuchDevice;
+}
+
+// Of taking up a job: trying again would end no better. All else is the store's or the device's
+// state, which may pass.
+bool IsFinal(const absl::Status& status) {
+  return absl::IsAborted(status) || (absl::IsInvalidArgument(status) && !IsNoSuchDevice(status));
+}
+
 absl::Status NoSuchJob(const std::string& id) {
   return WithDetail(absl::NotFoundError(absl::StrCat("no job ", id)),
                     {.reason = "NO_JOB", .field = "id"});
@@ -131,6 +146,7 @@ struct Tuner::Task {
   internal::StoredJob stored;
   absl::Time accepted;    // of SteadyNow
   bool unstored = false;  // it has a record that the store did not take
+  int tries = 0;          // in vain, before this one
 };
 
 Tuner::Tuner(Store& store, std::vector<TuningDevice> devices, TunerParts parts,
@@ -139,33 +155,136 @@ Tuner::Tuner(Store& store, std::vector<TuningDevice> devices, TunerParts parts,
       devices_(std::move(devices)),
       parts_(std::move(parts)),
       options_(std::move(options)),
-      queue_(options_.queue) {}
+      queue_(options_.queue),
+      trying_([this] { KeepTrying(); }) {}
 
-Tuner::~Tuner() { Drain(absl::InfinitePast()); }
+Tuner::~Tuner() {
+  {
+    MutexLock lock(waiting_mutex_);
+    stopping_ = true;
+    wake_.NotifyAll();
+  }
+  trying_.join();
+  Drain(absl::InfinitePast());
+}
 
 void Tuner::ResumeJobs() {
+  MutexLock one(resuming_);
+  ResumeOpenJobs();
+}
+
+void Tuner::ResumeOpenJobs() {
   absl::StatusOr<std::vector<internal::StoredJob>> jobs = store_.UnfinishedJobs();
-  resume_again_ = !jobs.ok();
+  {
+    MutexLock lock(waiting_mutex_);
+    resume_again_ = !jobs.ok();
+    wake_.NotifyAll();
+  }
   if (!jobs.ok()) {
     spdlog::error("jobs of before can't be read: {}", jobs.status().ToString());
     return;
   }
-  for (internal::StoredJob& job : *jobs) {
-    const std::string id = job.id();
-    if (FindLive(id)) continue;
-    internal::StoredJob failed = job;
-    absl::Status status = Resume(std::move(job));
-    if (status.ok()) continue;
-    spdlog::warn("job={} can't be taken up: {}", id, status.ToString());
-    // The store's fault: it may be taken up later.
-    resume_again_ = resume_again_ || absl::IsDataLoss(status);
-    if (absl::IsDataLoss(status)) continue;
-    failed.set_state(internal::StoredJob::FAILED);
-    failed.set_code(static_cast<int>(status.code()));
-    failed.set_error(std::string(status.message()));
-    *failed.mutable_ended() = Now();
-    WriteJob({.job = std::move(failed)});
+  // Of several of one key the newest searches: it is there because the others could not be joined.
+  std::map<std::string, std::string> newest;
+  for (const internal::StoredJob& job : *jobs) newest[job.key()] = job.id();
+  for (const bool first : {true, false}) {
+    for (const internal::StoredJob& job : *jobs) {
+      if ((newest[job.key()] == job.id()) == first && !FindWaiting(job.id())) TakeUp(job.id(), 0);
+    }
   }
+}
+
+void Tuner::TakeUp(const std::string& id, int tries) {
+  absl::StatusOr<internal::StoredJob> job = absl::UnknownError("");
+  {
+    // A job is written first and then queued: both under this.
+    MutexLock lock(mutex_);
+    if (FindLive(id)) return;
+    job = ReadJob(id);
+  }
+  absl::Status status = job.status();
+  if (job.ok()) {
+    if (job->state() != internal::StoredJob::ACCEPTED) return;
+    status = Resume(*job, tries);
+  }
+  if (status.ok()) return;
+  if (!IsFinal(status)) {
+    return Wait(id, {.why = status.ToString(),
+                     .tries = tries,
+                     // There are the same devices as long as this daemon lives.
+                     .next = IsNoSuchDevice(status) ? absl::InfiniteFuture() : NextTry(tries)});
+  }
+  spdlog::warn("job={} can't be taken up: {}", id, status.ToString());
+  job->set_state(internal::StoredJob::FAILED);
+  job->set_code(static_cast<int>(status.code()));
+  job->set_error(std::string(status.message()));
+  *job->mutable_ended() = Now();
+  WriteJob({.job = *std::move(job)});
+}
+
+void Tuner::Wait(const std::string& id, Waiting waiting) {
+  spdlog::warn("job={} stays open: {}", id, waiting.why);
+  MutexLock lock(waiting_mutex_);
+  waiting_[id] = std::move(waiting);
+  wake_.NotifyAll();
+}
+
+std::optional<Tuner::Waiting> Tuner::FindWaiting(const std::string& id) const {
+  MutexLock lock(waiting_mutex_);
+  const auto it = waiting_.find(id);
+  if (it == waiting_.end()) return std::nullopt;
+  return it->second;
+}
+
+absl::Time Tuner::NextTry(int tries) const {
+  int times = 1;
+  for (int i = 0; i < tries && times < kMostRetries; ++i) times *= 2;
+  return SteadyNow() + options_.retry * times;
+}
+
+void Tuner::KeepTrying() {
+  MutexLock lock(waiting_mutex_);
+  while (!stopping_) {
+    if (waiting_.empty() && !resume_again_) {
+      wake_.Wait(waiting_mutex_);
+      continue;
+    }
+    const absl::Time next = SteadyNow() + options_.retry;
+    while (!stopping_ && SteadyNow() < next) wake_.WaitUntil(waiting_mutex_, next);
+    if (stopping_) return;
+    waiting_mutex_.Unlock();
+    TakeUpWaiting();
+    waiting_mutex_.Lock();
+  }
+}
+
+void Tuner::TakeUpWaiting() {
+  MutexLock one(resuming_);
+  std::map<std::string, Waiting> jobs;
+  bool again = false;
+  {
+    MutexLock lock(waiting_mutex_);
+    jobs = waiting_;
+    again = resume_again_;
+  }
+  for (const auto& [id, waiting] : jobs) {
+    if (SteadyNow() < waiting.next) continue;
+    const auto device = std::find_if(devices_.begin(), devices_.end(), [&](const TuningDevice& it) {
+      return it.id == waiting.device;
+    });
+    if (device != devices_.end() && !parts_.quarantine(*device).empty()) continue;
+    {
+      MutexLock lock(mutex_);
+      // It waits from a moment before its end is told.
+      if (FindLive(id) || in_flight_.count(waiting.key) > 0) continue;
+    }
+    {
+      MutexLock lock(waiting_mutex_);
+      waiting_.erase(id);
+    }
+    TakeUp(id, waiting.tries + 1);
+  }
+  if (again) ResumeOpenJobs();
 }
 
 void Tuner::StoreRecovered() {
@@ -198,7 +317,12 @@ void Tuner::StoreRecovered() {
   if (!jobs.empty()) {
     spdlog::info("store: {} jobs and {} records of meanwhile were written", jobs.size(), records);
   }
-  if (resume_again_.exchange(false)) ResumeJobs();
+  bool again = false;
+  {
+    MutexLock lock(waiting_mutex_);
+    again = resume_again_;
+  }
+  if (again) ResumeJobs();
 }
 
 bool Tuner::WriteJob(Unwritten unwritten) {
@@ -248,18 +372,26 @@ std::optional<v1::TuneResult> Tuner::UnwrittenResult(const std::string& key) con
   return std::nullopt;
 }
 
-absl::Status Tuner::Resume(internal::StoredJob stored) {
+absl::Status Tuner::Resume(internal::StoredJob stored, int tries) {
   const v1::TuneRequest& request = stored.request();
   BEAMD_ASSIGN_OR_RETURN(
       Plan plan, MakePlan(request.graph(), request.search(), request.device(), request.match()));
   const std::string key = plan.query.key.Hex();
-  // It may have been written and not yet told: the record is the last thing that a search does.
-  BEAMD_ASSIGN_OR_RETURN(const std::optional<v1::Record> record, store_.FindRecord(plan.query.key));
-  if (record && record->job() == stored.id()) {
+  // It may have been written and not yet told: the record is the last thing that a search does. What
+  // a later job of this key found answers too.
+  absl::StatusOr<std::optional<v1::Record>> found = store_.FindRecord(plan.query.key);
+  // What is damaged is searched again.
+  if (absl::IsDataLoss(found.status())) found = std::nullopt;
+  BEAMD_ASSIGN_OR_RETURN(const std::optional<v1::Record> record, std::move(found));
+  if (record && !record->imported() && record->job() >= stored.id()) {
     stored.set_state(internal::StoredJob::FINISHED);
     stored.set_generation(record->generation());
     *stored.mutable_ended() = Now();
     WriteJob({.job = std::move(stored)});
+    return absl::OkStatus();
+  }
+  if (const absl::Status serves = CheckServes(*plan.device); !serves.ok()) {
+    Wait(stored.id(), {.why = std::string(serves.message()), .device = plan.device->id});
     return absl::OkStatus();
   }
   if (key != stored.key()) {
@@ -284,8 +416,10 @@ absl::Status Tuner::Resume(internal::StoredJob stored) {
                                            " daemons in a row died with it and got no further"));
   }
   MutexLock lock(mutex_);
-  if (in_flight_.count(key) > 0) {
-    return absl::AbortedError("another job that was taken up searches the same");
+  if (const auto other = in_flight_.find(key); other != in_flight_.end()) {
+    Wait(stored.id(),
+         {.why = absl::StrCat("job ", other->second->id(), " searches the same"), .key = key});
+    return absl::OkStatus();
   }
   WriteJob({.job = stored});
   auto task = std::make_shared<Task>();
@@ -293,6 +427,7 @@ absl::Status Tuner::Resume(internal::StoredJob stored) {
   task->job->Join({.keep = true, .store = !request.no_store()});
   task->plan = std::move(plan);
   task->stored = std::move(stored);
+  task->tries = tries;
   const absl::Duration age =
       absl::Now() - absl::FromUnixNanos(TimeUtil::TimestampToNanoseconds(task->stored.created()));
   task->accepted = SteadyNow() - std::max(age, absl::ZeroDuration());
@@ -311,7 +446,7 @@ absl::StatusOr<const TuningDevice*> Tuner::SelectDevice(const v1::DeviceSelector
   }
   if (found != nullptr) return found;
   return InvalidArgument(absl::StrCat("no device here fits ", selector.ShortDebugString()),
-                         {.reason = "NO_SUCH_DEVICE", .field = "device"});
+                         {.reason = kNoSuchDevice, .field = "device"});
 }
 
 absl::Status Tuner::CheckServes(const TuningDevice& device) const {
@@ -709,8 +844,20 @@ absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
   return result;
 }
 
+bool Tuner::StaysOpen(const Task& task, const absl::StatusOr<v1::TuneResult>& result) {
+  return absl::IsUnavailable(result.status()) && task.job->kept() &&
+         task.job->token().reason() == StopReason::kNone;
+}
+
 void Tuner::Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result) {
   internal::StoredJob& stored = task.stored;
+  if (StaysOpen(task, result)) {
+    NoteBegun(task, false);
+    return Wait(stored.id(), {.why = std::string(result.status().message()),
+                              .device = task.plan.device->id,
+                              .tries = task.tries,
+                              .next = NextTry(task.tries)});
+  }
   stored.set_state(EndState(result, task.job->token().reason()));
   if (stored.state() == internal::StoredJob::ACCEPTED) {
     spdlog::info("job={} stopped; the next daemon takes it up", stored.id());
@@ -796,7 +943,11 @@ v1::Job Tuner::Describe(const internal::StoredJob& stored) const {
     if (auto news = live->job->Look(0); news.progress) {
       *job.mutable_progress() = *std::move(news.progress);
     }
-  } else if (stored.state() != internal::StoredJob::ACCEPTED) {
+  } else if (stored.state() == internal::StoredJob::ACCEPTED) {
+    if (const std::optional<Waiting> waiting = FindWaiting(stored.id())) {
+      job.set_error(waiting->why);
+    }
+  } else {
     if (auto result = StoredResult(stored); result.ok()) {
       *job.mutable_result() = *std::move(result);
     }
@@ -844,22 +995,45 @@ absl::StatusOr<Tuner::Answer> Tuner::WatchJob(const std::string& id,
     return answer;
   }
   if (stored.state() == internal::StoredJob::ACCEPTED) {
-    return absl::UnavailableError(absl::StrCat("job ", id, " waits for the next daemon"));
+    const std::optional<Waiting> waiting = FindWaiting(id);
+    return absl::UnavailableError(
+        absl::StrCat("job ", id, " waits: ", waiting ? waiting->why : "the daemon starts or ends"));
   }
   BEAMD_ASSIGN_OR_RETURN(answer.result, StoredResult(stored));
   return answer;
 }
 
 absl::StatusOr<v1::Job> Tuner::CancelJob(const std::string& id) {
-  const std::optional<JobQueue::Entry> live = FindLive(id);
-  BEAMD_ASSIGN_OR_RETURN(const internal::StoredJob stored, ReadJob(id));
-  if (!live) {
+  MutexLock one(resuming_);
+  std::optional<JobQueue::Entry> live;
+  absl::StatusOr<internal::StoredJob> stored = absl::UnknownError("");
+  {
+    MutexLock lock(mutex_);
+    live = FindLive(id);
+    stored = ReadJob(id);
+  }
+  BEAMD_RETURN_IF_ERROR(stored.status());
+  if (live) {
+    spdlog::info("job={} cancelled by request", id);
+    live->job->token().Cancel(StopReason::kCancelled);
+    return Describe(*stored);
+  }
+  if (stored->state() != internal::StoredJob::ACCEPTED) {
     return WithDetail(absl::FailedPreconditionError(absl::StrCat("job ", id, " has ended")),
                       {.reason = "JOB_ENDED", .field = "id"});
   }
+  // Nothing runs it: it waits.
   spdlog::info("job={} cancelled by request", id);
-  live->job->token().Cancel(StopReason::kCancelled);
-  return Describe(stored);
+  stored->set_state(internal::StoredJob::CANCELLED);
+  stored->set_code(static_cast<int>(absl::StatusCode::kCancelled));
+  stored->set_error("cancelled");
+  *stored->mutable_ended() = Now();
+  WriteJob({.job = *stored});
+  {
+    MutexLock lock(waiting_mutex_);
+    waiting_.erase(id);
+  }
+  return Describe(*stored);
 }
 
 }  // namespace beamd

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -86,6 +87,9 @@ struct TunerOptions {
   JobQueueOptions queue;
   // That a principal may use in a day (UTC); 0: no limit.
   double device_seconds_a_day = 0;
+  // After how long what a job waits for is looked at again; twice that after the next try, and so on
+  // up to some minutes.
+  absl::Duration retry = absl::Seconds(1);
   std::string host;
   std::string build;
 };
@@ -98,7 +102,8 @@ class Tuner {
   ~Tuner();
 
   // Takes up the jobs that an earlier daemon accepted and did not end. Call once the daemon can't
-  // fail to start any more. What the store can't tell of them now waits for it.
+  // fail to start any more. One that asks for what isn't there now, be it a device or what the store
+  // can't tell, stays as it is, and is taken up once that is there, or by a later daemon.
   void ResumeJobs();
 
   // The store takes writes again, or was repaired: writes what it did not take.
@@ -166,10 +171,30 @@ class Tuner {
   absl::StatusOr<bool> Accept(Plan plan, const v1::TuneRequest& request, v1::MissReason miss,
                               const Caller& caller, std::shared_ptr<Job> job)
       BEAMD_REQUIRES(mutex_);
-  absl::Status Resume(internal::StoredJob stored);
+  // What an open job waits for that isn't in the queue.
+  struct Waiting {
+    std::string why;
+    std::string device;  // it serves again; empty: not for that
+    std::string key;     // nothing else searches it; empty: not for that
+    int tries = 0;       // that were in vain
+    // Not before.
+    absl::Time next = absl::InfinitePast();
+  };
+  void ResumeOpenJobs() BEAMD_REQUIRES(resuming_);
+  // An open job that nothing runs; what can't be mended ends it.
+  void TakeUp(const std::string& id, int tries) BEAMD_REQUIRES(resuming_);
+  absl::Status Resume(internal::StoredJob stored, int tries) BEAMD_REQUIRES(resuming_);
+  void Wait(const std::string& id, Waiting waiting);
+  std::optional<Waiting> FindWaiting(const std::string& id) const;
+  absl::Time NextTry(int tries) const;
+  // Takes up what waited, once what it waited for is there.
+  void KeepTrying();
+  void TakeUpWaiting();
   void Enqueue(std::shared_ptr<Task> task) BEAMD_REQUIRES(mutex_);
   void RunTask(Task& task);
   absl::StatusOr<v1::TuneResult> Search(Task& task);
+  // It waits for its device, and is the store's to keep.
+  static bool StaysOpen(const Task& task, const absl::StatusOr<v1::TuneResult>& result);
   void Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result);
   // To the store; where it doesn't take it, it is kept here until the store does. True if written.
   bool WriteJob(Unwritten unwritten);
@@ -199,9 +224,17 @@ class Tuner {
   int64_t usage_day_ BEAMD_GUARDED_BY(usage_mutex_) = 0;
   mutable Mutex unwritten_mutex_;
   std::map<std::string, Unwritten> unwritten_ BEAMD_GUARDED_BY(unwritten_mutex_);  // by id
-  std::atomic<bool> resume_again_ = false;
   Mutex recovering_;  // held by StoreRecovered
-  JobQueue queue_;    // last: its threads use all of the above
+  // Held while jobs are taken up, or ended that nothing runs; before mutex_.
+  Mutex resuming_;
+  mutable Mutex waiting_mutex_;
+  CondVar wake_;
+  std::map<std::string, Waiting> waiting_ BEAMD_GUARDED_BY(waiting_mutex_);  // by id
+  // What is open could not be read.
+  bool resume_again_ BEAMD_GUARDED_BY(waiting_mutex_) = false;
+  bool stopping_ BEAMD_GUARDED_BY(waiting_mutex_) = false;
+  JobQueue queue_;  // its threads use all of the above
+  std::thread trying_;
 };
 
 }  // namespace beamd

@@ -48,7 +48,7 @@ class TunerTest : public ::testing::Test {
     tuner_.reset();
     store_.reset();
     store_ = *Store::Open(directory_);
-    TuningDevice device{.id = "cpu:0"};
+    TuningDevice device{.id = device_id_};
     device.environment.set_kind("cpu");
     device.environment.set_arch("znver4");
     TunerParts parts{
@@ -62,7 +62,11 @@ class TunerTest : public ::testing::Test {
         },
         .applies = [](const ParsedKernel&, const TargetCaps&,
                       const std::vector<Opt>&) { return true; },
-        .quarantine = [this](const TuningDevice&) { return quarantine_; },
+        .quarantine =
+            [this](const TuningDevice&) {
+              MutexLock lock(mutex_);
+              return quarantine_;
+            },
         .heuristic = [](const ParsedKernel&,
                         const TargetCaps&) -> absl::StatusOr<std::vector<Opt>> {
           return std::vector<Opt>{{OptOp::kUpcast, 0, 4}};
@@ -81,6 +85,7 @@ class TunerTest : public ::testing::Test {
         TunerOptions{.defaults = DefaultSearchOptions(),
                      .queue = {.queued_max = 2, .principal_jobs = principal_jobs_, .grace = grace_},
                      .device_seconds_a_day = 100,
+                     .retry = absl::Milliseconds(5),
                      .host = "here"});
   }
 
@@ -119,6 +124,7 @@ class TunerTest : public ::testing::Test {
       absl::SleepFor(absl::Milliseconds(1));
     }
     if (fails_) return absl::InternalError("scripted");
+    if (away_) return absl::UnavailableError("scripted: no device");
     return record;
   }
 
@@ -147,6 +153,13 @@ class TunerTest : public ::testing::Test {
       absl::SleepFor(absl::Milliseconds(1));
     }
   }
+  void Quarantine(const std::string& why) {
+    MutexLock lock(mutex_);
+    quarantine_ = why;
+  }
+  v1::JobState StateOf(const Tuner::Answer& answer) {
+    return tuner_->GetJob(answer.accepted.job())->state();
+  }
   void AwaitSearches(int count) {
     while (searches_ < count) absl::SleepFor(absl::Milliseconds(1));
   }
@@ -155,15 +168,17 @@ class TunerTest : public ::testing::Test {
       testing::TempDir(), "tuner.", testing::UnitTest::GetInstance()->current_test_info()->name());
   std::atomic<bool> released_ = false;
   std::atomic<bool> fails_ = false;
+  std::atomic<bool> away_ = false;
   std::atomic<bool> verifies_ = true;
   std::atomic<int> searches_ = 0;
   absl::Duration budget_;
   absl::Duration device_time_;
   int principal_jobs_ = 0;
   absl::Duration grace_ = absl::Milliseconds(20);
-  std::string quarantine_;
+  std::string device_id_ = "cpu:0";
   bool refresh_ = false;
   Mutex mutex_;
+  std::string quarantine_ BEAMD_GUARDED_BY(mutex_);
   std::vector<int> order_ BEAMD_GUARDED_BY(mutex_);  // kernels, as they were searched
   std::unique_ptr<Store> store_;
   std::unique_ptr<Tuner> tuner_;
@@ -404,6 +419,88 @@ TEST_F(TunerTest, DaemonsThatEndInOrderOrBeforeAJobsTurnDoNotCountAgainstIt) {
   EXPECT_NE(tuner_->GetJob(waits.accepted.job())->state(), v1::JOB_STATE_FAILED);
 }
 
+TEST_F(TunerTest, AJobWhoseDeviceIsGoneStaysOpenForALaterDaemon) {
+  v1::TuneRequest request = Request();
+  request.mutable_device()->set_id("cpu:0");
+  const Tuner::Answer left = Tune(request);
+  const Tuner::Answer other = Tune([] {
+    v1::TuneRequest request = Request(2);
+    request.mutable_device()->set_id("cpu:0");
+    return request;
+  }());
+  device_id_ = "cpu:1";
+  StartTuner();
+  tuner_->ResumeJobs();
+  EXPECT_EQ(StateOf(left), v1::JOB_STATE_QUEUED);
+  EXPECT_THAT(tuner_->GetJob(left.accepted.job())->error(), HasSubstr("no device here fits"));
+  EXPECT_EQ(tuner_->WatchJob(left.accepted.job(), [] {}).status().code(),
+            absl::StatusCode::kUnavailable);
+  // Who doesn't want it any more says so.
+  EXPECT_EQ(tuner_->CancelJob(other.accepted.job())->state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(tuner_->CancelJob(other.accepted.job()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  device_id_ = "cpu:0";
+  StartTuner();
+  released_ = true;
+  tuner_->ResumeJobs();
+  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(StateOf(left), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(StateOf(other), v1::JOB_STATE_CANCELLED);
+}
+
+TEST_F(TunerTest, AJobThatIsTakenUpWaitsUntilItsDeviceIsReleased) {
+  const Tuner::Answer left = Tune(Request());
+  AwaitSearches(1);
+  Quarantine("quarantined: scripted");
+  StartTuner();
+  released_ = true;
+  tuner_->ResumeJobs();
+  absl::SleepFor(absl::Milliseconds(30));
+  EXPECT_EQ(StateOf(left), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(searches_, 1);
+  Quarantine("");
+  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(StateOf(left), v1::JOB_STATE_FINISHED);
+}
+
+TEST_F(TunerTest, ADetachedJobOutlivesThatItsDeviceWentAway) {
+  away_ = true;
+  released_ = true;
+  v1::TuneRequest request = Request();
+  request.set_detach(true);
+  const Tuner::Answer detached = Tune(request);
+  EXPECT_EQ(End(detached.watch->job()).status().code(), absl::StatusCode::kUnavailable);
+  AwaitSearches(3);
+  EXPECT_NE(StateOf(detached), v1::JOB_STATE_FAILED);
+  // Who waits hears of it, and nobody is left who wants the job.
+  const Tuner::Answer attached = Tune(Request(2));
+  EXPECT_EQ(End(attached.watch->job()).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(StateOf(attached), v1::JOB_STATE_FAILED);
+  away_ = false;
+  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(StateOf(detached), v1::JOB_STATE_FINISHED);
+}
+
+TEST_F(TunerTest, OfTwoOpenJobsOfAKeyTheNewerSearchesForBoth) {
+  const Tuner::Answer older = Tune(Request());
+  AwaitSearches(1);
+  StartTuner();
+  internal::StoredJob job = **store_->FindJob(older.accepted.job());
+  const std::string newer = job.id() + "0";
+  job.set_id(newer);
+  ASSERT_TRUE(store_->PutJob(job).ok());
+  tuner_->ResumeJobs();
+  AwaitSearches(2);
+  EXPECT_EQ(tuner_->GetJob(newer)->state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(StateOf(older), v1::JOB_STATE_QUEUED);
+  released_ = true;
+  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(tuner_->GetJob(newer)->state(), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(StateOf(older), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(tuner_->GetJob(older.accepted.job())->result().record().job(), newer);
+  EXPECT_EQ(searches_, 2);
+}
+
 TEST_F(TunerTest, PrincipalsTakeTurnsByWhatTheyUsed) {
   device_time_ = absl::Seconds(1);
   principal_jobs_ = 10;
@@ -642,7 +739,7 @@ TEST_F(TunerTest, AnImportIsNotAnExactAnswerUntilItIsMeasuredHere) {
 TEST_F(TunerTest, ADeviceInQuarantineAnswersButDoesNotSearch) {
   released_ = true;
   ASSERT_TRUE(End(Tune(Request(1)).watch->job()).ok());
-  quarantine_ = "quarantined: scripted";
+  Quarantine("quarantined: scripted");
   EXPECT_TRUE(Tune(Request(1)).result);
   const absl::Status status = tuner_->Tune(Request(2), {}, [] {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
