@@ -115,6 +115,7 @@ TunerParts MakeParts(Supervisor& supervisor, const Fleet& fleet, const BeamSearc
             .claim = std::move(use.claim),
             .charge =
                 [charge = std::move(use.charge), &metrics, id = device.id](absl::Duration took) {
+                  if (took <= absl::ZeroDuration()) return;
                   metrics.Ran(id, took);
                   if (charge) charge(took);
                 }},

@@ -155,8 +155,12 @@ Tuner::Tuner(Store& store, std::vector<TuningDevice> devices, TunerParts parts,
       devices_(std::move(devices)),
       parts_(std::move(parts)),
       options_(std::move(options)),
+      usage_(std::make_shared<DeviceUsage>(store_, options_.device_seconds_a_day,
+                                           [this](const std::string& principal, double seconds) {
+                                             queue_.Charge(principal, seconds);
+                                           })),
       queue_(options_.queue),
-      trying_([this] { KeepTrying(); }) {}
+      keeper_([this] { Keep(); }) {}
 
 Tuner::~Tuner() {
   {
@@ -164,8 +168,10 @@ Tuner::~Tuner() {
     stopping_ = true;
     wake_.NotifyAll();
   }
-  trying_.join();
+  keeper_.join();
   Drain(absl::InfinitePast());
+  usage_->Unobserve();
+  usage_->Save();
 }
 
 void Tuner::ResumeJobs() {
@@ -178,7 +184,6 @@ void Tuner::ResumeOpenJobs() {
   {
     MutexLock lock(waiting_mutex_);
     resume_again_ = !jobs.ok();
-    wake_.NotifyAll();
   }
   if (!jobs.ok()) {
     spdlog::error("jobs of before can't be read: {}", jobs.status().ToString());
@@ -226,7 +231,6 @@ void Tuner::Wait(const std::string& id, Waiting waiting) {
   spdlog::warn("job={} stays open: {}", id, waiting.why);
   MutexLock lock(waiting_mutex_);
   waiting_[id] = std::move(waiting);
-  wake_.NotifyAll();
 }
 
 std::optional<Tuner::Waiting> Tuner::FindWaiting(const std::string& id) const {
@@ -242,18 +246,17 @@ absl::Time Tuner::NextTry(int tries) const {
   return SteadyNow() + options_.retry * times;
 }
 
-void Tuner::KeepTrying() {
+void Tuner::Keep() {
   MutexLock lock(waiting_mutex_);
   while (!stopping_) {
-    if (waiting_.empty() && !resume_again_) {
-      wake_.Wait(waiting_mutex_);
-      continue;
-    }
     const absl::Time next = SteadyNow() + options_.retry;
     while (!stopping_ && SteadyNow() < next) wake_.WaitUntil(waiting_mutex_, next);
     if (stopping_) return;
+    const bool waiting = !waiting_.empty() || resume_again_;
     waiting_mutex_.Unlock();
-    TakeUpWaiting();
+    // What a task used that ended after its job.
+    usage_->Save();
+    if (waiting) TakeUpWaiting();
     waiting_mutex_.Lock();
   }
 }
@@ -666,13 +669,15 @@ absl::StatusOr<v1::ReplayResponse> Tuner::Replay(const v1::ReplayRequest& reques
   }
   BEAMD_ASSIGN_OR_RETURN(
       const Plan plan, MakePlan(how.graph(), how.search(), how.device(), v1::MATCH_POLICY_STRICT));
+  BEAMD_RETURN_IF_ERROR(usage_->Check(caller.principal));
+  BEAMD_RETURN_IF_ERROR(CheckServes(*plan.device));
   CancelToken token;
   const std::unique_ptr<CandidatePipeline> pipeline =
       parts_.make_pipeline(plan.kernel, *plan.device, plan.options,
                            {.trace = caller.trace,
                             .claim = {.principal = caller.principal, .haste = Haste::kInteractive},
-                            .charge = [this, principal = caller.principal](
-                                          absl::Duration used) { Charge(principal, used); }},
+                            .charge = [usage = usage_, principal = caller.principal](
+                                          absl::Duration used) { usage->Charge(principal, used); }},
                            token);
   ReplayCandidate(*pipeline, response);
   return response;
@@ -689,25 +694,10 @@ absl::StatusOr<double> Tuner::ExpectedSeconds(const v1::TuneRequest& request) co
   return parts_.estimate(kernel);
 }
 
-absl::Status Tuner::CheckQuota(const std::string& principal) {
-  BEAMD_RETURN_IF_ERROR(queue_.CheckRoom(principal));
-  if (options_.device_seconds_a_day <= 0) return absl::OkStatus();
-  MutexLock lock(usage_mutex_);
-  const double used = UsedToday(principal);
-  if (used < options_.device_seconds_a_day) return absl::OkStatus();
-  const absl::Time resets = absl::UnixEpoch() + absl::Hours(24) * (usage_day_ + 1);
-  return WithDetail(
-      absl::ResourceExhaustedError(absl::StrFormat(
-          "%s used %.1f device seconds today, at most %.1f; the quota resets at %s", principal,
-          used, options_.device_seconds_a_day, absl::FormatTime(resets, absl::UTCTimeZone()))),
-      {.reason = "QUOTA_DEVICE_SECONDS",
-       .limit = static_cast<int64_t>(options_.device_seconds_a_day),
-       .value = static_cast<int64_t>(used)});
-}
-
 absl::StatusOr<bool> Tuner::Accept(Plan plan, const v1::TuneRequest& request, v1::MissReason miss,
                                    const Caller& caller, std::shared_ptr<Job> job) {
-  BEAMD_RETURN_IF_ERROR(CheckQuota(caller.principal));
+  BEAMD_RETURN_IF_ERROR(queue_.CheckRoom(caller.principal));
+  BEAMD_RETURN_IF_ERROR(usage_->Check(caller.principal));
   BEAMD_RETURN_IF_ERROR(CheckServes(*plan.device));
   auto task = std::make_shared<Task>();
   task->job = std::move(job);
@@ -738,29 +728,19 @@ void Tuner::Enqueue(std::shared_ptr<Task> task) {
   queue_.Add(std::move(job), claim, [this, task = std::move(task)] { RunTask(*task); });
 }
 
-double& Tuner::UsedToday(const std::string& principal) {
-  // A clock that is set back doesn't bring a used quota back.
-  const int64_t day = std::max(usage_day_, absl::ToUnixSeconds(absl::Now()) / (24 * 3600));
-  if (day != usage_day_) usage_.clear();
-  usage_day_ = day;
-  const auto [it, is_new] = usage_.emplace(principal, 0);
-  // Unreadable counts as none: nobody is refused for the store's fault.
-  if (is_new) it->second = store_.FindUsage(principal, day).value_or(0);
-  return it->second;
-}
-
-void Tuner::Charge(const std::string& principal, absl::Duration used) {
-  const double seconds = absl::ToDoubleSeconds(used);
-  queue_.Charge(principal, seconds);
-  MutexLock lock(usage_mutex_);
-  UsedToday(principal) += seconds;
-}
-
 void Tuner::RunTask(Task& task) {
   absl::StatusOr<v1::TuneResult> result = StopStatus(task.job->token().reason());
   if (!task.job->token().cancelled()) {
-    NoteBegun(task, true);
-    result = Search(task);
+    // Those of its principal that ran meanwhile may have left it nothing. One that an earlier daemon
+    // had begun goes on, as it would have there.
+    const absl::Status quota =
+        task.stored.tried() > 0 ? absl::OkStatus() : usage_->Check(task.stored.principal());
+    if (quota.ok()) {
+      NoteBegun(task, true);
+      result = Search(task);
+    } else {
+      result = quota;
+    }
   }
   Settle(task, result);
   {
@@ -776,12 +756,13 @@ absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
   const v1::TuneRequest& request = task.stored.request();
   BEAMD_ASSIGN_OR_RETURN(const absl::Duration budget, ResolveBudget(request));
   const std::string& principal = task.stored.principal();
-  const std::unique_ptr<CandidatePipeline> pipeline = parts_.make_pipeline(
-      plan.kernel, *plan.device, plan.options,
-      {.trace = task.stored.trace(),
-       .claim = {.principal = principal, .haste = HasteOf(request.priority())},
-       .charge = [this, principal](absl::Duration used) { Charge(principal, used); }},
-      task.job->token());
+  const std::unique_ptr<CandidatePipeline> pipeline =
+      parts_.make_pipeline(plan.kernel, *plan.device, plan.options,
+                           {.trace = task.stored.trace(),
+                            .claim = {.principal = principal, .haste = HasteOf(request.priority())},
+                            .charge = [usage = usage_, principal](
+                                          absl::Duration used) { usage->Charge(principal, used); }},
+                           task.job->token());
   const SearchJob search{
       .key = task.job->key(),
       .id = task.job->id(),
@@ -850,6 +831,7 @@ bool Tuner::StaysOpen(const Task& task, const absl::StatusOr<v1::TuneResult>& re
 }
 
 void Tuner::Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result) {
+  usage_->Save();
   internal::StoredJob& stored = task.stored;
   if (StaysOpen(task, result)) {
     NoteBegun(task, false);
@@ -886,9 +868,6 @@ void Tuner::Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result) {
   WriteJob(std::move(last));
   // It may have recovered before it could see this.
   if (task.unstored && store_.health().writable) StoreRecovered();
-  MutexLock lock(usage_mutex_);
-  const double used = UsedToday(stored.principal());
-  store_.PutUsage(stored.principal(), usage_day_, used).IgnoreError();
 }
 
 absl::StatusOr<v1::TuneResult> Tuner::StoredResult(const internal::StoredJob& stored) const {

@@ -22,6 +22,7 @@
 #include "proto/beamd/v1/tuning.pb.h"
 #include "server/auth/caller.h"
 #include "server/store/store.h"
+#include "server/tuning/device_usage.h"
 #include "server/tuning/job.h"
 #include "server/tuning/job_queue.h"
 #include "server/tuning/match.h"
@@ -59,7 +60,7 @@ struct SearchJob {
 struct PipelineUse {
   std::string trace;
   Claim claim;
-  // Told what the device was used for the job, on any thread.
+  // Told what the device was used for the job, on any thread, also after the pipeline's end.
   std::function<void(absl::Duration)> charge;
 };
 
@@ -166,7 +167,6 @@ class Tuner {
   absl::StatusOr<Answer> TuneNow(Plan plan, const v1::TuneRequest& request, const Caller& caller);
   // True where the store answers.
   bool AnswerFromStore(const Plan& plan, Answer& answer) const;
-  absl::Status CheckQuota(const std::string& principal) BEAMD_REQUIRES(mutex_);
   // Whether the job was written.
   absl::StatusOr<bool> Accept(Plan plan, const v1::TuneRequest& request, v1::MissReason miss,
                               const Caller& caller, std::shared_ptr<Job> job)
@@ -187,8 +187,9 @@ class Tuner {
   void Wait(const std::string& id, Waiting waiting);
   std::optional<Waiting> FindWaiting(const std::string& id) const;
   absl::Time NextTry(int tries) const;
+  // Now and then does what is due.
+  void Keep();
   // Takes up what waited, once what it waited for is there.
-  void KeepTrying();
   void TakeUpWaiting();
   void Enqueue(std::shared_ptr<Task> task) BEAMD_REQUIRES(mutex_);
   void RunTask(Task& task);
@@ -204,8 +205,6 @@ class Tuner {
   absl::StatusOr<internal::StoredJob> ReadJob(const std::string& id) const;
   // A result for the key that waits to be written.
   std::optional<v1::TuneResult> UnwrittenResult(const std::string& key) const;
-  void Charge(const std::string& principal, absl::Duration used);
-  double& UsedToday(const std::string& principal) BEAMD_REQUIRES(usage_mutex_);
   // A job that has not ended.
   std::optional<JobQueue::Entry> FindLive(const std::string& id) const;
   v1::Job Describe(const internal::StoredJob& stored) const;
@@ -218,10 +217,7 @@ class Tuner {
 
   Mutex mutex_;
   std::map<std::string, std::shared_ptr<Job>> in_flight_ BEAMD_GUARDED_BY(mutex_);  // by key
-  Mutex usage_mutex_;
-  // Device seconds of `usage_day_`, by principal.
-  std::map<std::string, double> usage_ BEAMD_GUARDED_BY(usage_mutex_);
-  int64_t usage_day_ BEAMD_GUARDED_BY(usage_mutex_) = 0;
+  const std::shared_ptr<DeviceUsage> usage_;
   mutable Mutex unwritten_mutex_;
   std::map<std::string, Unwritten> unwritten_ BEAMD_GUARDED_BY(unwritten_mutex_);  // by id
   Mutex recovering_;  // held by StoreRecovered
@@ -234,7 +230,7 @@ class Tuner {
   bool resume_again_ BEAMD_GUARDED_BY(waiting_mutex_) = false;
   bool stopping_ BEAMD_GUARDED_BY(waiting_mutex_) = false;
   JobQueue queue_;  // its threads use all of the above
-  std::thread trying_;
+  std::thread keeper_;
 };
 
 }  // namespace beamd

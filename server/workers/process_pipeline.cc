@@ -118,9 +118,8 @@ VerifyDone ToVerifyDone(uint64_t id, const TaskEnd& end) {
 }  // namespace
 
 struct ProcessPipeline::Inbox {
-  void Put(Completion completion, absl::Duration device_time = absl::ZeroDuration()) {
+  void Put(Completion completion) {
     MutexLock lock(mutex);
-    used += device_time;
     completions.push_back(std::move(completion));
     changed.NotifyOne();
   }
@@ -128,7 +127,6 @@ struct ProcessPipeline::Inbox {
   Mutex mutex;
   CondVar changed;
   std::deque<Completion> completions BEAMD_GUARDED_BY(mutex);
-  absl::Duration used BEAMD_GUARDED_BY(mutex);  // of the device, and not charged
   bool cancelled BEAMD_GUARDED_BY(mutex) = false;
 };
 
@@ -156,7 +154,6 @@ ProcessPipeline::~ProcessPipeline() {
   token_.Remove(callback_);
   supervisor_.Cancel(owner_);
   supervisor_.DropContext(context_->id());
-  Charge();
 }
 
 PoolTask ProcessPipeline::MakeTask(absl::Duration limit) const {
@@ -195,8 +192,10 @@ void ProcessPipeline::Submit(TimeTask task) {
   request.set_max_global_size(task.max_global_size);
   request.set_clear_cache(task.clear_cache);
   request.set_bound_s(absl::ToDoubleSeconds(task.bound));
-  pool_task.done = [inbox = inbox_, id = task.id, images](const TaskEnd& end) {
-    inbox->Put(ToTimeDone(id, images, end), end.ran);
+  pool_task.done = [inbox = inbox_, charge = options_.charge, id = task.id,
+                    images](const TaskEnd& end) {
+    charge(end.ran);
+    inbox->Put(ToTimeDone(id, images, end));
   };
   supervisor_.Submit(options_.runner, std::move(pool_task));
 }
@@ -207,28 +206,14 @@ void ProcessPipeline::Submit(VerifyTask task) {
   request.set_context(context_->id());
   *request.mutable_image() = ToFrame(*task.image);
   if (task.oracle != nullptr) *request.mutable_oracle() = ToFrame(*task.oracle);
-  pool_task.done = [inbox = inbox_, id = task.id](const TaskEnd& end) {
-    inbox->Put(ToVerifyDone(id, end), end.ran);
+  pool_task.done = [inbox = inbox_, charge = options_.charge, id = task.id](const TaskEnd& end) {
+    charge(end.ran);
+    inbox->Put(ToVerifyDone(id, end));
   };
   supervisor_.Submit(options_.runner, std::move(pool_task));
 }
 
-void ProcessPipeline::Charge() {
-  absl::Duration used;
-  {
-    MutexLock lock(inbox_->mutex);
-    std::swap(used, inbox_->used);
-  }
-  if (used > absl::ZeroDuration()) options_.charge(used);
-}
-
 std::optional<Completion> ProcessPipeline::Next(absl::Time deadline) {
-  std::optional<Completion> completion = Take(deadline);
-  Charge();
-  return completion;
-}
-
-std::optional<Completion> ProcessPipeline::Take(absl::Time deadline) {
   MutexLock lock(inbox_->mutex);
   while (inbox_->completions.empty()) {
     if (inbox_->cancelled || SteadyNow() >= deadline) return std::nullopt;

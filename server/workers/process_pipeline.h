@@ -25,7 +25,8 @@ struct PipelineOptions {
   absl::Duration run_limit = absl::Seconds(60);
   std::string trace;  // trace id of the request, carried by every frame
   Claim claim;
-  // Told what the device was used for, on the thread that the pipeline belongs to.
+  // Told how long each run and check used the device, on the supervisor's thread, also of what the
+  // pipeline left behind when it ended.
   std::function<void(absl::Duration)> charge = [](absl::Duration) {};
 };
 
@@ -48,8 +49,6 @@ class ProcessPipeline final : public CandidatePipeline {
  private:
   struct Inbox;
   PoolTask MakeTask(absl::Duration limit) const;
-  std::optional<Completion> Take(absl::Time deadline);
-  void Charge();
 
   Supervisor& supervisor_;
   const std::shared_ptr<const internal::AddContext> context_;

@@ -223,6 +223,36 @@ TEST_F(Children, CancellingFreesAChildThatSpins) {
   EXPECT_THAT(supervisor_.State(pool_).replaced, ElementsAre(Pair("cancelled", 1)));
 }
 
+TEST_F(Children, WhatAPipelineLeavesBehindIsCharged) {
+  std::atomic<double> charged = 0;
+  Start(FaultPool());
+  auto context = std::make_shared<internal::AddContext>();
+  context->set_id(supervisor_.NewId());
+  pipeline_ = std::make_unique<ProcessPipeline>(
+      supervisor_, context,
+      PipelineOptions{
+          .workers = pool_,
+          .runner = pool_,
+          .charge = [&](absl::Duration took) { charged = absl::ToDoubleSeconds(took); }},
+      token_);
+  auto image = std::make_shared<KernelImage>();
+  image->slices = static_cast<int64_t>(Fault::kLoop);
+  pipeline_->Submit(TimeTask{.id = 1, .images = {image}});
+  const auto busy = [&] {
+    const PoolState state = supervisor_.State(pool_);
+    return !state.children.empty() && state.children[0].busy;
+  };
+  while (!busy()) absl::SleepFor(absl::Milliseconds(1));
+  absl::SleepFor(absl::Milliseconds(50));
+  pipeline_ = nullptr;
+  while (supervisor_.State(pool_).replaced["cancelled"] == 0) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  const absl::Time limit = absl::Now() + absl::Seconds(20);
+  while (charged == 0 && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_GT(charged, 0.05);
+}
+
 TEST_F(Children, ADeadlineEndsTheWaitNotTheTask) {
   Start(FaultPool());
   ASSERT_TRUE(supervisor_.WaitForHello(pool_, absl::Seconds(60)).ok());

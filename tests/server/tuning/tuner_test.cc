@@ -76,6 +76,7 @@ class TunerTest : public ::testing::Test {
                                 PipelineUse use,
                                 CancelToken& token) -> std::unique_ptr<CandidatePipeline> {
           use.charge(device_time_);
+          late_charge_ = use.charge;
           return std::make_unique<IdlePipeline>(token);
         },
         .search = [this](const SearchJob& job,
@@ -173,6 +174,7 @@ class TunerTest : public ::testing::Test {
   std::atomic<int> searches_ = 0;
   absl::Duration budget_;
   absl::Duration device_time_;
+  std::function<void(absl::Duration)> late_charge_;  // of the last pipeline
   int principal_jobs_ = 0;
   absl::Duration grace_ = absl::Milliseconds(20);
   std::string device_id_ = "cpu:0";
@@ -586,6 +588,41 @@ TEST_F(TunerTest, APrincipalHasOnlySoMuchDeviceTimeADay) {
   StartTuner();
   refused = tuner_->Tune(Request(3), From("a"), [] {}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(TunerTest, AQuotaThatWasUsedUpMeanwhileEndsWhatWasAccepted) {
+  device_time_ = absl::Seconds(150);
+  const Tuner::Answer other = Tune(Request(1), "b");
+  AwaitSearches(1);
+  const Tuner::Answer first = Tune(Request(2), "a");
+  const Tuner::Answer second = Tune(Request(3), "a");
+  released_ = true;
+  EXPECT_TRUE(End(first.watch->job()).ok());
+  const absl::Status refused = End(second.watch->job()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(GetErrorDetail(refused)->reason, "QUOTA_DEVICE_SECONDS");
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("resets at"));
+  EXPECT_EQ(searches_, 2);
+  // One candidate is a use of the device too.
+  v1::ReplayRequest replay;
+  replay.set_key(first.accepted.key());
+  EXPECT_EQ(tuner_->Replay(replay, From("a")).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(tuner_->Replay(replay, From("c")).ok());
+}
+
+TEST_F(TunerTest, WhatATaskUsedThatEndsAfterItsJobIsCharged) {
+  released_ = true;
+  ASSERT_TRUE(End(Tune(Request(1), "a").watch->job()).ok());
+  late_charge_(absl::Seconds(150));
+  EXPECT_EQ(tuner_->Tune(Request(2), From("a"), [] {}).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  // It may end after the tuner too; what was charged before is known to the next.
+  tuner_.reset();
+  late_charge_(absl::Seconds(1));
+  StartTuner();
+  EXPECT_EQ(tuner_->Tune(Request(2), From("a"), [] {}).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(TunerTest, ABudgetEndsTheSearchWithItsBest) {
