@@ -15,6 +15,7 @@
 #include "server/services/reply.h"
 #include "server/services/tune_stream.h"
 #include "server/tuning/options.h"
+#include "server/workers/cancel.h"
 #include "server/workers/codec.h"
 
 namespace beamd {
@@ -222,17 +223,20 @@ RawUnary InspectorService::Show(grpc::CallbackServerContext* context,
 
 RawUnary InspectorService::Replay(grpc::CallbackServerContext* context,
                                   const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-  auto call = std::make_shared<UnaryCall>(desk_, context, request, response, "Inspector.Replay");
+  // Nobody waits for it: it needn't go on.
+  const auto gone = std::make_shared<CancelToken>();
+  auto call =
+      std::make_shared<UnaryCall>(desk_, context, request, response, "Inspector.Replay", gone);
   return Reply<v1::ReplayRequest, v1::ReplayResponse>(
       call,
-      [this, caller = call->visit().caller()](const v1::ReplayRequest& req,
-                                              v1::ReplayResponse& resp) -> absl::Status {
+      [this, gone, caller = call->visit().caller()](const v1::ReplayRequest& req,
+                                                    v1::ReplayResponse& resp) -> absl::Status {
         // It blocks one of the desk's threads; the others are for everybody else.
         if (replaying_.exchange(true)) {
           return WithDetail(absl::ResourceExhaustedError("another candidate is being replayed"),
                             {.reason = "REPLAYING", .limit = 1, .value = 2});
         }
-        absl::StatusOr<v1::ReplayResponse> replayed = tuner_.Replay(req, caller);
+        absl::StatusOr<v1::ReplayResponse> replayed = tuner_.Replay(req, caller, gone);
         replaying_ = false;
         BEAMD_RETURN_IF_ERROR(replayed.status());
         resp = *std::move(replayed);

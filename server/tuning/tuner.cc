@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -172,6 +173,15 @@ Tuner::~Tuner() {
   Drain(absl::InfinitePast());
   usage_->Unobserve();
   usage_->Save();
+}
+
+void Tuner::Drain(absl::Time deadline) {
+  {
+    MutexLock lock(replays_mutex_);
+    draining_ = true;
+    for (const std::shared_ptr<CancelToken>& token : replays_) token->Cancel(StopReason::kShutdown);
+  }
+  queue_.Drain(deadline);
 }
 
 void Tuner::ResumeJobs() {
@@ -626,7 +636,8 @@ absl::StatusOr<Tuner::Answer> Tuner::TuneNow(Plan plan, const v1::TuneRequest& r
 }
 
 absl::StatusOr<v1::ReplayResponse> Tuner::Replay(const v1::ReplayRequest& request,
-                                                 const Caller& caller) {
+                                                 const Caller& caller,
+                                                 const std::shared_ptr<CancelToken>& token) {
   // What was tried, of which kernel, under which options.
   v1::ReplayResponse response;
   v1::TuneRequest how;
@@ -671,15 +682,24 @@ absl::StatusOr<v1::ReplayResponse> Tuner::Replay(const v1::ReplayRequest& reques
       const Plan plan, MakePlan(how.graph(), how.search(), how.device(), v1::MATCH_POLICY_STRICT));
   BEAMD_RETURN_IF_ERROR(usage_->Check(caller.principal));
   BEAMD_RETURN_IF_ERROR(CheckServes(*plan.device));
-  CancelToken token;
+  {
+    MutexLock lock(replays_mutex_);
+    if (draining_) return StopStatus(StopReason::kShutdown);
+    replays_.insert(token);
+  }
+  const absl::Cleanup ends = [this, &token] {
+    MutexLock lock(replays_mutex_);
+    replays_.erase(token);
+  };
   const std::unique_ptr<CandidatePipeline> pipeline =
       parts_.make_pipeline(plan.kernel, *plan.device, plan.options,
                            {.trace = caller.trace,
                             .claim = {.principal = caller.principal, .haste = Haste::kInteractive},
                             .charge = [usage = usage_, principal = caller.principal](
                                           absl::Duration used) { usage->Charge(principal, used); }},
-                           token);
+                           *token);
   ReplayCandidate(*pipeline, response);
+  if (token->cancelled()) return StopStatus(token->reason());
   return response;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "server/tuning/job_queue.h"
 #include "server/tuning/match.h"
 #include "server/tuning/parse_kernel.h"
+#include "server/workers/cancel.h"
 #include "server/workers/supervisor.h"
 
 namespace beamd {
@@ -125,8 +127,10 @@ class Tuner {
   // an estimate. The error of what is no kernel.
   absl::StatusOr<double> ExpectedSeconds(const v1::TuneRequest& request) const;
 
-  // One candidate again: blocks for as long as that takes.
-  absl::StatusOr<v1::ReplayResponse> Replay(const v1::ReplayRequest& request, const Caller& caller);
+  // One candidate again: blocks for as long as that takes, or until `token` is cancelled or this
+  // drains.
+  absl::StatusOr<v1::ReplayResponse> Replay(const v1::ReplayRequest& request, const Caller& caller,
+                                            const std::shared_ptr<CancelToken>& token);
 
   // Never compiles.
   absl::StatusOr<v1::LookupAnswer> Lookup(const v1::LookupQuery& query);
@@ -148,8 +152,8 @@ class Tuner {
   const TunerParts& parts() const { return parts_; }
   const v1::SearchOptions& defaults() const { return options_.defaults; }
 
-  // Refuses new work, lets jobs end until `deadline`, then stops them.
-  void Drain(absl::Time deadline) { queue_.Drain(deadline); }
+  // Refuses new work, stops replays, lets jobs end until `deadline`, then stops them.
+  void Drain(absl::Time deadline);
   JobQueue::Load load() const { return queue_.load(); }
 
  private:
@@ -220,6 +224,9 @@ class Tuner {
   const std::shared_ptr<DeviceUsage> usage_;
   mutable Mutex unwritten_mutex_;
   std::map<std::string, Unwritten> unwritten_ BEAMD_GUARDED_BY(unwritten_mutex_);  // by id
+  Mutex replays_mutex_;
+  std::set<std::shared_ptr<CancelToken>> replays_ BEAMD_GUARDED_BY(replays_mutex_);
+  bool draining_ BEAMD_GUARDED_BY(replays_mutex_) = false;
   Mutex recovering_;  // held by StoreRecovered
   // Held while jobs are taken up, or ended that nothing runs; before mutex_.
   Mutex resuming_;

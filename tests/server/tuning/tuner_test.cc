@@ -24,16 +24,20 @@ using ::testing::HasSubstr;
 // Nothing is ever submitted to it: the scripted searches don't compile.
 class IdlePipeline final : public CandidatePipeline {
  public:
-  explicit IdlePipeline(CancelToken& token) : token_(token) {}
+  IdlePipeline(CancelToken& token, const std::atomic<bool>& hangs) : token_(token), hangs_(hangs) {}
   void Submit(CompileTask) override {}
   void Submit(TimeTask) override {}
   void Submit(VerifyTask) override {}
   int compile_parallelism() const override { return 1; }
-  std::optional<Completion> Next(absl::Time) override { return std::nullopt; }
+  std::optional<Completion> Next(absl::Time) override {
+    while (hangs_ && !token_.cancelled()) absl::SleepFor(absl::Milliseconds(1));
+    return std::nullopt;
+  }
   bool cancelled() const override { return token_.cancelled(); }
 
  private:
   CancelToken& token_;
+  const std::atomic<bool>& hangs_;
 };
 
 class TunerTest : public ::testing::Test {
@@ -77,7 +81,7 @@ class TunerTest : public ::testing::Test {
                                 CancelToken& token) -> std::unique_ptr<CandidatePipeline> {
           use.charge(device_time_);
           late_charge_ = use.charge;
-          return std::make_unique<IdlePipeline>(token);
+          return std::make_unique<IdlePipeline>(token, hangs_);
         },
         .search = [this](const SearchJob& job,
                          CandidatePipeline& pipeline) { return Search(job, pipeline); }};
@@ -170,6 +174,7 @@ class TunerTest : public ::testing::Test {
   std::atomic<bool> released_ = false;
   std::atomic<bool> fails_ = false;
   std::atomic<bool> away_ = false;
+  std::atomic<bool> hangs_ = false;  // pipelines do, until they are cancelled
   std::atomic<bool> verifies_ = true;
   std::atomic<int> searches_ = 0;
   absl::Duration budget_;
@@ -606,9 +611,32 @@ TEST_F(TunerTest, AQuotaThatWasUsedUpMeanwhileEndsWhatWasAccepted) {
   // One candidate is a use of the device too.
   v1::ReplayRequest replay;
   replay.set_key(first.accepted.key());
-  EXPECT_EQ(tuner_->Replay(replay, From("a")).status().code(),
+  const auto token = std::make_shared<CancelToken>();
+  EXPECT_EQ(tuner_->Replay(replay, From("a"), token).status().code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(tuner_->Replay(replay, From("c")).ok());
+  EXPECT_TRUE(tuner_->Replay(replay, From("c"), token).ok());
+}
+
+TEST_F(TunerTest, AReplayEndsWithItsCallAndWithTheDaemon) {
+  released_ = true;
+  v1::ReplayRequest replay;
+  replay.set_key(Tune(Request()).accepted.key());
+  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  hangs_ = true;
+  for (const absl::StatusCode end :
+       {absl::StatusCode::kCancelled, absl::StatusCode::kUnavailable}) {
+    const auto token = std::make_shared<CancelToken>();
+    absl::Status status;
+    std::thread replays([&] { status = tuner_->Replay(replay, From("me"), token).status(); });
+    absl::SleepFor(absl::Milliseconds(20));
+    if (end == absl::StatusCode::kCancelled) {
+      token->Cancel(StopReason::kCancelled);
+    } else {
+      tuner_->Drain(absl::InfiniteFuture());
+    }
+    replays.join();
+    EXPECT_EQ(status.code(), end);
+  }
 }
 
 TEST_F(TunerTest, WhatATaskUsedThatEndsAfterItsJobIsCharged) {
