@@ -224,7 +224,7 @@ void Tuner::TakeUp(const std::string& id, int tries) {
   }
   if (status.ok()) return;
   if (!IsFinal(status)) {
-    return Wait(id, {.why = status.ToString(),
+    return Wait(id, {.why = std::string(status.message()),
                      .tries = tries,
                      // There are the same devices as long as this daemon lives.
                      .next = IsNoSuchDevice(status) ? absl::InfiniteFuture() : NextTry(tries)});

@@ -165,6 +165,12 @@ class TunerTest : public ::testing::Test {
   v1::JobState StateOf(const Tuner::Answer& answer) {
     return tuner_->GetJob(answer.accepted.job())->state();
   }
+  // And told so.
+  void AwaitAllEnded() {
+    while (!store_->UnfinishedJobs()->empty() || tuner_->load().running > 0) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
   void AwaitSearches(int count) {
     while (searches_ < count) absl::SleepFor(absl::Milliseconds(1));
   }
@@ -368,7 +374,7 @@ TEST_F(TunerTest, JobsThatAnEarlierDaemonLeftAreTakenUp) {
   if (again.watch != nullptr) {
     EXPECT_TRUE(End(again.watch->job()).ok());
   }
-  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  AwaitAllEnded();
   for (const Tuner::Answer* answer : {&left, &behind}) {
     const v1::Job job = *tuner_->GetJob(answer->accepted.job());
     EXPECT_EQ(job.state(), v1::JOB_STATE_FINISHED);
@@ -450,7 +456,7 @@ TEST_F(TunerTest, AJobWhoseDeviceIsGoneStaysOpenForALaterDaemon) {
   StartTuner();
   released_ = true;
   tuner_->ResumeJobs();
-  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  AwaitAllEnded();
   EXPECT_EQ(StateOf(left), v1::JOB_STATE_FINISHED);
   EXPECT_EQ(StateOf(other), v1::JOB_STATE_CANCELLED);
 }
@@ -466,7 +472,7 @@ TEST_F(TunerTest, AJobThatIsTakenUpWaitsUntilItsDeviceIsReleased) {
   EXPECT_EQ(StateOf(left), v1::JOB_STATE_QUEUED);
   EXPECT_EQ(searches_, 1);
   Quarantine("");
-  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  AwaitAllEnded();
   EXPECT_EQ(StateOf(left), v1::JOB_STATE_FINISHED);
 }
 
@@ -484,7 +490,7 @@ TEST_F(TunerTest, ADetachedJobOutlivesThatItsDeviceWentAway) {
   EXPECT_EQ(End(attached.watch->job()).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(StateOf(attached), v1::JOB_STATE_FAILED);
   away_ = false;
-  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  AwaitAllEnded();
   EXPECT_EQ(StateOf(detached), v1::JOB_STATE_FINISHED);
 }
 
@@ -501,7 +507,7 @@ TEST_F(TunerTest, OfTwoOpenJobsOfAKeyTheNewerSearchesForBoth) {
   EXPECT_EQ(tuner_->GetJob(newer)->state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(StateOf(older), v1::JOB_STATE_QUEUED);
   released_ = true;
-  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  AwaitAllEnded();
   EXPECT_EQ(tuner_->GetJob(newer)->state(), v1::JOB_STATE_FINISHED);
   EXPECT_EQ(StateOf(older), v1::JOB_STATE_FINISHED);
   EXPECT_EQ(tuner_->GetJob(older.accepted.job())->result().record().job(), newer);
@@ -589,7 +595,7 @@ TEST_F(TunerTest, APrincipalHasOnlySoMuchDeviceTimeADay) {
   EXPECT_TRUE(Tune(Request(1), "a").result);
   EXPECT_TRUE(tuner_->Tune(Request(2), From("b"), [] {}).ok());
   // A restart forgets nothing.
-  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  AwaitAllEnded();
   StartTuner();
   refused = tuner_->Tune(Request(3), From("a"), [] {}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
@@ -621,7 +627,7 @@ TEST_F(TunerTest, AReplayEndsWithItsCallAndWithTheDaemon) {
   released_ = true;
   v1::ReplayRequest replay;
   replay.set_key(Tune(Request()).accepted.key());
-  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  AwaitAllEnded();
   hangs_ = true;
   for (const absl::StatusCode end :
        {absl::StatusCode::kCancelled, absl::StatusCode::kUnavailable}) {
@@ -743,7 +749,7 @@ TEST_F(TunerTest, NowAnswersAtOnceAndTunesInTheBackground) {
   if (watched.watch != nullptr) {
     EXPECT_TRUE(End(watched.watch->job())->persisted());
   }
-  while (!store_->UnfinishedJobs()->empty()) absl::SleepFor(absl::Milliseconds(1));
+  AwaitAllEnded();
   const Tuner::Answer exact = Tune(request);
   EXPECT_EQ(exact.result->match(), v1::MATCH_STRICT);
   EXPECT_TRUE(exact.accepted.job().empty());
