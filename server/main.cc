@@ -376,7 +376,8 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
   std::atomic<bool> ready = false;
   // The store first: a second daemon on it must not start a process.
   BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store,
-                         Store::Open(config.store, {.image_bytes = config.images_mb << 20}));
+                         Store::Open(config.store, {.image_bytes = config.images_mb << 20,
+                                                    .jobs_kept = config.jobs_kept}));
   store->SetObserver([&metrics](absl::string_view operation, absl::Duration took) {
     metrics.StoreUsed(operation, took);
   });

@@ -145,6 +145,7 @@ void CheckNumbers(const ServeConfig& c, Faults& faults) {
   faults.Range("shared_transfer_mb", c.shared_transfer_mb, 0, 1 << 20);
   faults.Range("session_plan_mb", c.session_plan_mb, 1, 1 << 30);
   faults.Range("queued_graphs_mb", c.queued_graphs_mb, 1, 1 << 30);
+  faults.Range("jobs_kept", c.jobs_kept, 1, 1 << 24);
   faults.Range("images_mb", c.images_mb, 0, 1 << 30);
   faults.Range("inline_kb", c.inline_kb, 0, 1 << 20);
   faults.Range("session_runs", c.session_runs, 1, 1 << 20);
@@ -278,6 +279,8 @@ CommandLine ServeCommandLine(ServeConfig& config) {
            "of scheduling a run, and of compiling it");
   line.Add("images_mb", &config.images_mb,
            "compiled kernels of sessions that the store keeps; 0: none");
+  line.Add("jobs_kept", &config.jobs_kept,
+           "jobs that have ended that the store keeps, besides those of each key's newest record");
   line.Add("lookup_cache_mb", &config.lookup_cache_mb,
            "memory for answers to look-ups that are asked again; 0: none");
   line.Add("jobs", &config.jobs, "searches that run at once; others queue");

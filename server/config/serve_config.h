@@ -70,6 +70,7 @@ struct ServeConfig {
   int64_t session_plan_mb = 1024;
 
   int64_t images_mb = 512;
+  int64_t jobs_kept = 10000;
   int64_t lookup_cache_mb = 64;
   int64_t jobs = 2;
   int64_t interactive_jobs = 1;

@@ -18,6 +18,7 @@
 #include "rocksdb/utilities/checkpoint.h"
 #include "rocksdb/write_batch.h"
 #include "server/store/database.h"
+#include "server/store/ended_jobs.h"
 #include "server/store/image_shelf.h"
 #include "server/store/stored_value.h"
 #include "spdlog/spdlog.h"
@@ -33,6 +34,7 @@ constexpr char kGraph = 'g';
 constexpr char kTiming = 't';
 constexpr char kJob = 'j';
 constexpr char kOpenJob = 'o';
+constexpr char kEndedJob = 'e';
 constexpr char kCandidate = 'c';
 constexpr char kUsage = 'u';
 constexpr char kImage = 'i';
@@ -40,6 +42,11 @@ constexpr char kImageUse = 'x';
 
 // Of the keys that a repair lost so many are named in the log.
 constexpr int64_t kLostTold = 100;
+
+// Jobs that are forgotten at most when one ends, and when the store is opened: fewer are kept from
+// some time on, and nobody waits for all the others to go.
+constexpr int kForgottenAtEnd = 8;
+constexpr int kForgottenAtOpen = 1000;
 
 constexpr absl::string_view kSchemaKey = "mschema";
 // The sequence of the newest record, in decimal digits.
@@ -103,6 +110,21 @@ absl::StatusOr<std::vector<StoreEntry>> DropImages(StoreEntry entry) {
   return std::vector<StoreEntry>{std::move(entry)};
 }
 
+std::string EndedKey(uint64_t number, const std::string& job) {
+  return Key(kEndedJob, BigEndian(number), job);
+}
+
+// To schema 4: which jobs have ended, those of before in the order of their ids.
+absl::StatusOr<std::vector<StoreEntry>> NoteEnded(StoreEntry entry) {
+  if (entry.key[0] != kJob) return std::vector<StoreEntry>{std::move(entry)};
+  const absl::StatusOr<internal::StoredJob> job = Decode<internal::StoredJob>(entry.value);
+  if (job.ok() && job->state() == internal::StoredJob::ACCEPTED) {
+    return std::vector<StoreEntry>{std::move(entry)};
+  }
+  StoreEntry ended{.key = EndedKey(0, entry.key.substr(1)), .value = ""};
+  return std::vector<StoreEntry>{std::move(entry), std::move(ended)};
+}
+
 // False where `bytes` aren't a digest's.
 bool ToDigest(absl::string_view bytes, Digest& digest) {
   if (bytes.size() != digest.bytes.size()) return false;
@@ -113,7 +135,7 @@ bool ToDigest(absl::string_view bytes, Digest& digest) {
 }  // namespace
 
 const std::vector<StoreMigration>& StoreMigrations() {
-  static const std::vector<StoreMigration> migrations = {DropTimes, DropImages};
+  static const std::vector<StoreMigration> migrations = {DropTimes, DropImages, NoteEnded};
   return migrations;
 }
 
@@ -122,7 +144,8 @@ class Store::Impl {
   Impl(std::string directory, const StoreOptions& options)
       : directory_(std::move(directory)),
         migrations_(options.migrations),
-        image_bytes_(options.image_bytes) {}
+        image_bytes_(options.image_bytes),
+        jobs_kept_(static_cast<size_t>(options.jobs_kept)) {}
 
   absl::Status Open(const StoreOptions& options) {
     BEAMD_ASSIGN_OR_RETURN(
@@ -156,6 +179,7 @@ class Store::Impl {
     BEAMD_RETURN_IF_ERROR(Migrate(migrations_));
     BEAMD_RETURN_IF_ERROR(LoadSequence());
     BEAMD_RETURN_IF_ERROR(LoadImages(repaired));
+    BEAMD_RETURN_IF_ERROR(LoadEnded(repaired));
     return repaired ? TakeStock() : absl::OkStatus();
   }
 
@@ -230,6 +254,7 @@ class Store::Impl {
     BEAMD_ASSIGN_OR_RETURN(const Digest key, Digest::FromHex(record.key()));
     BEAMD_ASSIGN_OR_RETURN(const Digest kernel, Digest::FromHex(record.kernel_hash()));
     MutexLock lock(generations_);
+    std::string superseded;  // whose record is the newest no longer
     const absl::StatusOr<std::optional<v1::Record>> newest = FindRecord(key, 0);
     if (!newest.ok()) {
       if (!absl::IsDataLoss(newest.status())) return newest.status();
@@ -241,6 +266,7 @@ class Store::Impl {
         return *there;
       }
       record.set_generation(there ? there->generation() + 1 : 1);
+      if (there && there->job() != record.job()) superseded = there->job();
     }
     record.set_sequence(sequence_ + 1);
     rocksdb::WriteBatch batch;
@@ -248,7 +274,12 @@ class Store::Impl {
     batch.Put(Key(kRecord, Bytes(key), BigEndian(record.generation())), Encode(record));
     batch.Put(Key(kByKernel, Bytes(kernel), Bytes(key)), "");
     batch.Put(Key(kGraph, Bytes(kernel)), Encode(graph));
+    MutexLock jobs(jobs_);
+    const uint64_t number = ended_.next();
+    const bool forgettable = IsLeftOut(superseded);
+    if (forgettable) batch.Put(EndedKey(number, superseded), "");
     BEAMD_RETURN_IF_ERROR(Write(batch));
+    if (forgettable) ended_.Add(number, superseded);
     sequence_ = record.sequence();
     return record;
   }
@@ -323,10 +354,17 @@ class Store::Impl {
     batch.Put(Key(kJob, job.id()), Encode(job));
     if (job.state() == internal::StoredJob::ACCEPTED) {
       batch.Put(Key(kOpenJob, job.id()), "");
-    } else {
-      batch.Delete(Key(kOpenJob, job.id()));
+      return Write(batch);
     }
-    return Write(batch);
+    batch.Delete(Key(kOpenJob, job.id()));
+    MutexLock lock(jobs_);
+    const uint64_t number = ended_.next();
+    const bool ends = !ended_.Has(job.id());
+    if (ends) batch.Put(EndedKey(number, job.id()), "");
+    BEAMD_RETURN_IF_ERROR(Write(batch));
+    if (ends) ended_.Add(number, job.id());
+    ForgetJobs(kForgottenAtEnd);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<internal::StoredJob>> UnfinishedJobs() {
@@ -492,6 +530,70 @@ class Store::Impl {
     return absl::OkStatus();
   }
 
+  // Whether it has ended and was passed over by ForgetJobs, or is of before.
+  bool IsLeftOut(const std::string& id) BEAMD_REQUIRES(jobs_) {
+    if (id.empty() || ended_.Has(id)) return false;
+    const auto job = Find<internal::StoredJob>(Key(kJob, id));
+    return job.ok() && *job && (*job)->state() != internal::StoredJob::ACCEPTED;
+  }
+
+  // Such a job tells why its key is answered as it is.
+  bool IsOfNewestRecord(const std::string& id) {
+    const auto job = Find<internal::StoredJob>(Key(kJob, id));
+    if (!job.ok() || !*job) return false;
+    const absl::StatusOr<Digest> key = Digest::FromHex((*job)->key());
+    if (!key.ok()) return false;
+    const absl::StatusOr<std::optional<v1::Record>> record = FindRecord(*key, 0);
+    return record.ok() && *record && (*record)->job() == id;
+  }
+
+  // The first to have ended, one in a write, until few enough are left. What can't be written now
+  // goes later.
+  void ForgetJobs(int most) BEAMD_REQUIRES(jobs_) {
+    for (; most > 0 && ended_.size() > jobs_kept_; --most) {
+      const auto [number, id] = ended_.oldest();
+      rocksdb::WriteBatch batch;
+      batch.Delete(EndedKey(number, id));
+      if (!IsOfNewestRecord(id)) {
+        batch.Delete(Key(kJob, id));
+        const std::string candidates = Key(kCandidate, id, "/");
+        batch.DeleteRange(candidates, PastPrefix(candidates));
+      }
+      if (!db_->Write({}, &batch).ok()) return;
+      ended_.Remove(id);
+    }
+  }
+
+  // What there is; after a repair also jobs of which it was lost that they ended.
+  absl::Status LoadEnded(bool repaired) {
+    MutexLock lock(jobs_);
+    ended_.Clear();
+    BEAMD_RETURN_IF_ERROR(
+        Scan(std::string(1, kEndedJob), [&](absl::string_view key, absl::string_view) {
+          if (key.size() > 9)
+            ended_.Add(FromBigEndian(key.substr(1, 8)), std::string(key.substr(9)));
+          return absl::OkStatus();
+        }));
+    rocksdb::WriteBatch batch;
+    if (repaired) {
+      BEAMD_RETURN_IF_ERROR(
+          Scan(std::string(1, kJob), [&](absl::string_view key, absl::string_view value) {
+            const auto job = Decode<internal::StoredJob>(value);
+            const std::string id(key.substr(1));
+            if (ended_.Has(id)) return absl::OkStatus();
+            if (job.ok() && job->state() == internal::StoredJob::ACCEPTED) return absl::OkStatus();
+            const uint64_t number = ended_.next();
+            batch.Put(EndedKey(number, id), "");
+            ended_.Add(number, id);
+            return absl::OkStatus();
+          }));
+    }
+    // A store that can only be read now does so later.
+    if (batch.Count() > 0) ToStatus(db_->Write({}, &batch)).IgnoreError();
+    ForgetJobs(kForgottenAtOpen);
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<std::optional<std::string>> Get(const std::string& key) {
     std::string value;
     const rocksdb::Status status = Fetch(key, value);
@@ -544,8 +646,12 @@ class Store::Impl {
       entries = std::move(next);
     }
     // Most entries mean the same in both schemas: the write holds what changes.
-    if (entries.size() == 1 && entries[0] == old) return absl::OkStatus();
-    batch.Delete(old.key);
+    const auto same = std::find(entries.begin(), entries.end(), old);
+    if (same == entries.end()) {
+      batch.Delete(old.key);
+    } else {
+      entries.erase(same);
+    }
     for (const StoreEntry& e : entries) batch.Put(e.key, e.value);
     return absl::OkStatus();
   }
@@ -594,10 +700,13 @@ class Store::Impl {
   const std::string directory_;
   const std::vector<StoreMigration> migrations_;
   const int64_t image_bytes_;
+  const size_t jobs_kept_;
   rocksdb::DB* db_ = nullptr;  // the database's; changes where no call is Used
   std::unique_ptr<Database> database_;
   Mutex generations_;  // held from reading the newest generation to writing the next
   std::atomic<uint64_t> sequence_ = 0;
+  Mutex jobs_;  // held from reading the order of ended jobs to writing it; after generations_
+  EndedJobs ended_ BEAMD_GUARDED_BY(jobs_);
   Mutex images_;  // held from choosing what goes to its being gone
   ImageShelf shelf_ BEAMD_GUARDED_BY(images_);
 };

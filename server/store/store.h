@@ -43,6 +43,9 @@ struct StoreOptions {
   std::vector<StoreMigration> migrations = StoreMigrations();
   // That images may come to; the longest unused go.
   int64_t image_bytes = int64_t{512} << 20;
+  // Jobs that have ended are kept up to so many, besides those that a key's newest record is of; the
+  // first to have ended go.
+  int64_t jobs_kept = 10000;
   // What files are reached through; null: the system's. Outlives the store.
   rocksdb::Env* env = nullptr;
   // How long after a failure, and after each try to mend it, the next try comes.
@@ -93,6 +96,7 @@ class Store {
   absl::StatusOr<std::optional<internal::StoredTiming>> FindTiming(const Digest& key);
   absl::Status DropTiming(const Digest& key);
 
+  // Where it has ended, some that ended before it may be forgotten, with what they tried.
   absl::Status PutJob(const internal::StoredJob& job);
   // The same of a job that is there and stays open. Not synced.
   absl::Status NoteJob(const internal::StoredJob& job);

@@ -309,6 +309,90 @@ TEST_F(StoreTest, KnowsWhichJobsWereNotEnded) {
   EXPECT_FALSE(*store_->FindJob("4"));
 }
 
+class EndedJobsTest : public StoreTest {
+ protected:
+  // With what it tried and, where `key` has a name, the record that it found.
+  void Run(const std::string& id, const std::string& key = "") {
+    internal::StoredJob job;
+    job.set_id(id);
+    job.set_state(internal::StoredJob::ACCEPTED);
+    if (!key.empty()) job.set_key(Named(key).Hex());
+    ASSERT_TRUE(store_->PutJob(job).ok());
+    for (const uint64_t number : {1, 2}) {
+      ASSERT_TRUE(store_->PutCandidate(id, number, internal::StoredCandidate()).ok());
+    }
+    if (!key.empty()) {
+      v1::Record record = MakeRecord(Named(key), Named("k"));
+      record.set_job(id);
+      ASSERT_TRUE(store_->PutRecord(record, SomeGraph()).ok());
+    }
+    job.set_state(internal::StoredJob::FINISHED);
+    ASSERT_TRUE(store_->PutJob(job).ok());
+  }
+  std::vector<std::string> Listed() {
+    std::vector<std::string> ids;
+    const std::vector<internal::StoredJob> jobs = *store_->ListJobs("", 1000);
+    ids.reserve(jobs.size());
+    for (const internal::StoredJob& job : jobs) ids.push_back(job.id());
+    return ids;
+  }
+};
+
+TEST_F(EndedJobsTest, TheFirstToEndAreForgottenWithWhatTheyTried) {
+  Reopen({.jobs_kept = 2});
+  internal::StoredJob open;
+  open.set_id("0");
+  open.set_state(internal::StoredJob::ACCEPTED);
+  ASSERT_TRUE(store_->PutJob(open).ok());
+  // In the order in which they end, not in that of their ids.
+  for (const char* id : {"4", "3", "2", "1"}) Run(id);
+  EXPECT_THAT(Listed(), ElementsAre("2", "1", "0"));
+  EXPECT_TRUE(store_->CandidatesOf("4")->empty());
+  EXPECT_EQ(store_->CandidatesOf("2")->size(), 2);
+  // A restart knows the order, and how many there are.
+  Reopen({.jobs_kept = 2});
+  Run("5");
+  EXPECT_THAT(Listed(), ElementsAre("5", "1", "0"));
+  Reopen({.jobs_kept = 1});
+  EXPECT_THAT(Listed(), ElementsAre("5", "0"));
+  EXPECT_EQ(store_->UnfinishedJobs()->size(), 1);
+}
+
+TEST_F(EndedJobsTest, TheJobOfAKeysNewestRecordIsKept) {
+  Reopen({.jobs_kept = 2});
+  Run("1", "a");
+  Run("2", "b");
+  for (const char* id : {"3", "4", "5", "6"}) Run(id);
+  EXPECT_THAT(Listed(), ElementsAre("6", "5", "2", "1"));
+  EXPECT_EQ(store_->CandidatesOf("1")->size(), 2);
+  // Another record of the key: its job is as any other.
+  Run("7", "a");
+  EXPECT_THAT(Listed(), ElementsAre("7", "2", "1"));
+  for (const char* id : {"8", "9"}) Run(id);
+  EXPECT_THAT(Listed(), ElementsAre("9", "8", "7", "2"));
+  EXPECT_TRUE(store_->CandidatesOf("1")->empty());
+  EXPECT_EQ((*store_->FindRecord(Named("a"), 1))->job(), "1");
+}
+
+TEST_F(EndedJobsTest, AStoreOfBeforeForgetsToo) {
+  std::vector<StoreMigration> before = StoreMigrations();
+  before.resize(2);
+  store_.reset();
+  std::filesystem::remove_all(directory_);
+  Reopen({.migrations = before});
+  for (const char* id : {"1", "2", "3", "4"}) Run(id, id);
+  for (const char* id : {"5", "6"}) Run(id);
+  store_.reset();
+  {
+    rocksdb::DB* raw = nullptr;
+    ASSERT_TRUE(rocksdb::DB::Open({}, directory_, &raw).ok());
+    const std::unique_ptr<rocksdb::DB> db(raw);
+    ASSERT_TRUE(db->DeleteRange({}, db->DefaultColumnFamily(), "e", "f").ok());
+  }
+  Reopen({.jobs_kept = 1});
+  EXPECT_THAT(Listed(), ElementsAre("6", "4", "3", "2", "1"));
+}
+
 TEST_F(StoreTest, ASecondOneOnTheSameDirectoryIsRefused) {
   const absl::Status status = Store::Open(directory_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
