@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -125,6 +126,29 @@ absl::StatusOr<std::vector<StoreEntry>> NoteEnded(StoreEntry entry) {
   return std::vector<StoreEntry>{std::move(entry), std::move(ended)};
 }
 
+// Behind a kernel's hash: its records, the newest first. `sequence`: of the record.
+std::string ByKernelKey(const Digest& kernel, uint64_t sequence, const Digest& key) {
+  return absl::StrCat(Key(kByKernel, Bytes(kernel)), BigEndian(~sequence), Bytes(key));
+}
+constexpr size_t kByKernelKeyAt = 1 + sizeof(Digest) + sizeof(uint64_t);
+
+// To schema 5: a kernel's records are found newest first.
+absl::StatusOr<std::vector<StoreEntry>> OrderRecords(StoreEntry entry) {
+  if (entry.key[0] == kByKernel) return std::vector<StoreEntry>{};
+  std::vector<StoreEntry> entries;
+  if (entry.key[0] == kRecord) {
+    // What can't be read answers nobody.
+    const absl::StatusOr<v1::Record> record = Decode<v1::Record>(entry.value);
+    const absl::StatusOr<Digest> key = Digest::FromHex(record.ok() ? record->key() : "");
+    const absl::StatusOr<Digest> kernel = Digest::FromHex(record.ok() ? record->kernel_hash() : "");
+    if (key.ok() && kernel.ok()) {
+      entries.push_back({.key = ByKernelKey(*kernel, record->sequence(), *key), .value = ""});
+    }
+  }
+  entries.push_back(std::move(entry));
+  return entries;
+}
+
 // False where `bytes` aren't a digest's.
 bool ToDigest(absl::string_view bytes, Digest& digest) {
   if (bytes.size() != digest.bytes.size()) return false;
@@ -135,7 +159,8 @@ bool ToDigest(absl::string_view bytes, Digest& digest) {
 }  // namespace
 
 const std::vector<StoreMigration>& StoreMigrations() {
-  static const std::vector<StoreMigration> migrations = {DropTimes, DropImages, NoteEnded};
+  static const std::vector<StoreMigration> migrations = {DropTimes, DropImages, NoteEnded,
+                                                         OrderRecords};
   return migrations;
 }
 
@@ -196,7 +221,7 @@ class Store::Impl {
     int64_t lost = 0;
     BEAMD_RETURN_IF_ERROR(
         Scan(std::string(1, kByKernel), [&](absl::string_view index, absl::string_view) {
-          const absl::string_view key = index.substr(std::min(index.size(), 1 + sizeof(Digest)));
+          const absl::string_view key = index.substr(std::min(index.size(), kByKernelKeyAt));
           const std::string prefix = Key(kRecord, key);
           const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}));
           it->Seek(prefix);
@@ -254,6 +279,7 @@ class Store::Impl {
     BEAMD_ASSIGN_OR_RETURN(const Digest key, Digest::FromHex(record.key()));
     BEAMD_ASSIGN_OR_RETURN(const Digest kernel, Digest::FromHex(record.kernel_hash()));
     MutexLock lock(generations_);
+    rocksdb::WriteBatch batch;
     std::string superseded;  // whose record is the newest no longer
     const absl::StatusOr<std::optional<v1::Record>> newest = FindRecord(key, 0);
     if (!newest.ok()) {
@@ -267,12 +293,12 @@ class Store::Impl {
       }
       record.set_generation(there ? there->generation() + 1 : 1);
       if (there && there->job() != record.job()) superseded = there->job();
+      if (there) batch.Delete(ByKernelKey(kernel, there->sequence(), key));
     }
     record.set_sequence(sequence_ + 1);
-    rocksdb::WriteBatch batch;
     batch.Put(Slice(kSequenceKey), absl::StrCat(record.sequence()));
     batch.Put(Key(kRecord, Bytes(key), BigEndian(record.generation())), Encode(record));
-    batch.Put(Key(kByKernel, Bytes(kernel), Bytes(key)), "");
+    batch.Put(ByKernelKey(kernel, record.sequence(), key), "");
     batch.Put(Key(kGraph, Bytes(kernel)), Encode(graph));
     MutexLock jobs(jobs_);
     const uint64_t number = ended_.next();
@@ -323,12 +349,20 @@ class Store::Impl {
     return Decode<v1::Record>(View(it->value()));
   }
 
-  absl::StatusOr<std::vector<v1::Record>> RecordsOf(const Digest& kernel) {
+  absl::StatusOr<std::vector<v1::Record>> RecordsOf(const Digest& kernel, size_t limit) {
     const std::string prefix = Key(kByKernel, Bytes(kernel));
     std::vector<v1::Record> records;
-    BEAMD_RETURN_IF_ERROR(Scan(prefix, [&](absl::string_view key, absl::string_view) {
-      return AppendNewest(key.substr(prefix.size()), records);
-    }));
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}));
+    absl::flat_hash_set<std::string> seen;
+    for (it->Seek(prefix);
+         it->Valid() && absl::StartsWith(View(it->key()), prefix) && records.size() < limit;
+         it->Next()) {
+      const absl::string_view key = View(it->key()).substr(prefix.size() + sizeof(uint64_t));
+      // A newer record of a key may stand beside one that could not be read when it was written.
+      if (!seen.emplace(key).second) continue;
+      BEAMD_RETURN_IF_ERROR(AppendNewest(key, records));
+    }
+    BEAMD_RETURN_IF_ERROR(Read(it->status()));
     return records;
   }
 
@@ -739,8 +773,8 @@ absl::StatusOr<std::optional<v1::Record>> Store::FindRecord(const Digest& key,
                                                             uint64_t generation) {
   return impl_->Used([&] { return impl_->FindRecord(key, generation); });
 }
-absl::StatusOr<std::vector<v1::Record>> Store::RecordsOf(const Digest& kernel) {
-  return impl_->Used([&] { return impl_->RecordsOf(kernel); });
+absl::StatusOr<std::vector<v1::Record>> Store::RecordsOf(const Digest& kernel, size_t limit) {
+  return impl_->Used([&] { return impl_->RecordsOf(kernel, limit); });
 }
 absl::StatusOr<std::vector<v1::Record>> Store::ListRecords(const std::optional<Digest>& after,
                                                            int limit) {

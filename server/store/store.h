@@ -2,8 +2,10 @@
 // README.md specifies every byte of keys and values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -84,8 +86,9 @@ class Store {
   absl::StatusOr<std::optional<v1::Record>> FindRecordAt(const Digest& key, uint64_t sequence);
   // The newest generation, or the one asked for.
   absl::StatusOr<std::optional<v1::Record>> FindRecord(const Digest& key, uint64_t generation = 0);
-  // The newest record of every key of this kernel, in the order of keys.
-  absl::StatusOr<std::vector<v1::Record>> RecordsOf(const Digest& kernel);
+  // The newest record of each key of this kernel, the newest first, up to `limit` keys.
+  absl::StatusOr<std::vector<v1::Record>> RecordsOf(
+      const Digest& kernel, size_t limit = std::numeric_limits<size_t>::max());
   // The newest record of up to `limit` keys, from the first key behind `after`.
   absl::StatusOr<std::vector<v1::Record>> ListRecords(const std::optional<Digest>& after,
                                                       int limit);

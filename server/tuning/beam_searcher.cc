@@ -26,6 +26,8 @@ namespace {
 constexpr absl::Duration kTellEvery = absl::Milliseconds(100);
 // Winners of the kernel's other records that a search begins with.
 constexpr size_t kKnownMax = 8;
+// Of so many of those, the newest.
+constexpr size_t kKnownLooked = 64;
 
 BeamOptions ToBeamOptions(const SearchJob& job) {
   const v1::SearchOptions& from = job.options;
@@ -179,7 +181,7 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
   BeamOptions options = ToBeamOptions(job);
   // What the store can't tell costs the search a head start, no more.
   const std::vector<v1::Record> records =
-      store_.RecordsOf(hash).value_or(std::vector<v1::Record>());
+      store_.RecordsOf(hash, kKnownLooked).value_or(std::vector<v1::Record>());
   for (const v1::Record& record : records) {
     std::vector<Opt> opts = FromWire(record.opts());
     const bool known =
@@ -188,12 +190,12 @@ absl::StatusOr<v1::Record> BeamSearcher::Search(const SearchJob& job,
   }
 
   // What the key is answered with until now.
-  for (const v1::Record& record : records) {
-    if (record.key() == job.key && !record.imported()) {
-      options.incumbent = FromWire(record.opts());
-      std::erase(options.known, *options.incumbent);
-      options.known.insert(options.known.begin(), *options.incumbent);
-    }
+  BEAMD_ASSIGN_OR_RETURN(const Digest key, Digest::FromHex(job.key));
+  const absl::StatusOr<std::optional<v1::Record>> newest = store_.FindRecord(key);
+  if (newest.ok() && *newest && !(*newest)->imported()) {
+    options.incumbent = FromWire((*newest)->opts());
+    std::erase(options.known, *options.incumbent);
+    options.known.insert(options.known.begin(), *options.incumbent);
   }
 
   const absl::Duration compile_limit = absl::Seconds(job.options.compile_timeout().seconds()) +

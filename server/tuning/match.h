@@ -29,7 +29,8 @@ struct MatchQuery {
   std::function<bool(const std::vector<Opt>&)> applies;
 };
 
-// A hit, or why there is none; what the store can't read is none.
+// A hit, or why there is none; what the store can't read is none. Besides the record of the key
+// itself, the newest records of the kernel are looked at, a hundred or so, and no others.
 using MatchAnswer = std::variant<v1::Hit, v1::MissReason>;
 MatchAnswer FindMatch(Store& store, const MatchQuery& query);
 

@@ -30,6 +30,9 @@ constexpr uint32_t kMostStuck = 10;
 
 google::protobuf::Timestamp Now() { return TimeUtil::GetCurrentTime(); }
 
+// Records of a kernel in which a time of it is looked for.
+constexpr size_t kTimesLooked = 16;
+
 // Jobs that the store did not take and that have ended are kept up to so many.
 constexpr size_t kMostUnwritten = 1000;
 
@@ -705,7 +708,8 @@ absl::StatusOr<v1::ReplayResponse> Tuner::Replay(const v1::ReplayRequest& reques
 
 absl::StatusOr<double> Tuner::ExpectedSeconds(const v1::TuneRequest& request) const {
   BEAMD_ASSIGN_OR_RETURN(const ParsedKernel kernel, parts_.parse(request.graph()));
-  const absl::StatusOr<std::vector<v1::Record>> records = store_.RecordsOf(kernel.hash);
+  const absl::StatusOr<std::vector<v1::Record>> records =
+      store_.RecordsOf(kernel.hash, kTimesLooked);
   if (records.ok()) {
     for (const v1::Record& record : *records) {
       if (record.hc_s() > 0) return record.hc_s();

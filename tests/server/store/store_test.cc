@@ -119,6 +119,37 @@ TEST_F(StoreTest, FindsTheRecordsOfAKernel) {
   EXPECT_TRUE(store_->RecordsOf(Named("k3"))->empty());
 }
 
+TEST_F(StoreTest, AKernelsNewestRecordsComeFirst) {
+  for (const char* key : {"a", "b", "c", "a"}) {
+    ASSERT_TRUE(store_->PutRecord(MakeRecord(Named(key), Named("k")), SomeGraph()).ok());
+  }
+  const auto keys = [&](size_t limit) {
+    std::vector<std::string> found;
+    const std::vector<v1::Record> records = *store_->RecordsOf(Named("k"), limit);
+    found.reserve(records.size());
+    for (const v1::Record& record : records) found.push_back(record.key());
+    return found;
+  };
+  const std::string a = Named("a").Hex(), b = Named("b").Hex(), c = Named("c").Hex();
+  EXPECT_THAT(keys(10), ElementsAre(a, c, b));
+  EXPECT_THAT(keys(2), ElementsAre(a, c));
+  // A store of schema 4 had them in the order of their keys.
+  store_.reset();
+  rocksdb::DB* opened = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open({}, directory_, &opened).ok());
+  std::unique_ptr<rocksdb::DB> db(opened);
+  ASSERT_TRUE(db->DeleteRange({}, db->DefaultColumnFamily(), "k", "l").ok());
+  const auto bytes = [](const Digest& d) { return std::string(d.bytes.begin(), d.bytes.end()); };
+  for (const char* key : {"a", "b", "c"}) {
+    ASSERT_TRUE(db->Put({}, "k" + bytes(Named("k")) + bytes(Named(key)), "").ok());
+  }
+  ASSERT_TRUE(db->Put({}, "mschema", "4").ok());
+  db.reset();
+  Reopen();
+  EXPECT_THAT(keys(10), ElementsAre(a, c, b));
+  EXPECT_EQ(store_->RecordsOf(Named("k"), 1)->at(0).generation(), 2);
+}
+
 TEST_F(StoreTest, AnImportHidesNothingThatIsHere) {
   ASSERT_TRUE(store_->PutRecord(MakeRecord(Named("a"), Named("k"), 1), SomeGraph()).ok());
   EXPECT_FALSE(*store_->ImportRecord(MakeRecord(Named("a"), Named("k"), 0.5), SomeGraph()));

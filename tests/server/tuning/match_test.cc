@@ -105,6 +105,28 @@ TEST_F(FindMatchTest, AMissSaysWhatChanged) {
   }
 }
 
+// What is part of the key and changes nothing lets one client give a kernel any number of keys.
+TEST_F(FindMatchTest, AKernelOfManyKeysCostsLittle) {
+  Put(query_, 5);
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    PutChanged([&](MatchQuery& q) { q.search.set_seed(seed); });
+  }
+  int reads = 0;
+  store_->SetObserver(
+      [&](absl::string_view operation, absl::Duration) { reads += operation == "read" ? 1 : 0; });
+  EXPECT_EQ(Hit().record().best_s(), 5);
+  EXPECT_LE(reads, 2);
+  // Another's key: the newest say why not.
+  query_.environment.set_model("other");
+  query_.search.set_seed(300);
+  Rekey(query_);
+  reads = 0;
+  EXPECT_EQ(Miss(), v1::MISS_REASON_DEVICE_CHANGED);
+  EXPECT_LE(reads, 150);
+  EXPECT_EQ(Hit(v1::MATCH_POLICY_SAME_ARCH).record().search().seed(), 300);
+  store_->SetObserver(nullptr);
+}
+
 TEST_F(FindMatchTest, SameArchSharesArchAndOptions) {
   PutChanged([](MatchQuery& q) { q.environment.set_model("other"); });
   EXPECT_EQ(Miss(), v1::MISS_REASON_DEVICE_CHANGED);
