@@ -10,8 +10,8 @@
 #include "engine/lower/pipeline.h"
 #include "engine/search/pipeline.h"
 #include "engine/uop/text.h"
-#include "engine/uop/wire.h"
 #include "server/execution/schedule_graph.h"
+#include "server/workers/checked_graph.h"
 #include "server/workers/codec.h"
 
 namespace beamd {
@@ -49,7 +49,7 @@ absl::Status CompileHandler::Start(internal::Hello&) {
 absl::Status CompileHandler::AddContext(const internal::AddContext& context) {
   auto added = std::make_unique<Context>();
   added->caps = FromFrame(context.caps());
-  BEAMD_ASSIGN_OR_RETURN(const UOp ast, FromProto(context.graph(), added->graph));
+  BEAMD_ASSIGN_OR_RETURN(const UOp ast, CheckedGraph(context.graph(), added->graph));
   BEAMD_ASSIGN_OR_RETURN(Kernel kernel, Kernel::Create(ast, added->caps));
   added->kernel = std::make_unique<Kernel>(std::move(kernel));
   contexts_[context.id()] = std::move(added);

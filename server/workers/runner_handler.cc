@@ -11,7 +11,7 @@
 #include "engine/base/status.h"
 #include "engine/llvm/epoch.h"
 #include "engine/search/pipeline.h"
-#include "engine/uop/wire.h"
+#include "server/workers/checked_graph.h"
 #include "server/workers/codec.h"
 
 namespace beamd {
@@ -60,7 +60,7 @@ absl::Status RunnerHandler::Start(internal::Hello& hello) {
 
 absl::Status RunnerHandler::AddContext(const internal::AddContext& context) {
   auto added = std::make_unique<Context>();
-  BEAMD_ASSIGN_OR_RETURN(added->sink, FromProto(context.graph(), added->graph));
+  BEAMD_ASSIGN_OR_RETURN(added->sink, CheckedGraph(context.graph(), added->graph));
   added->verify = {.seed = context.seed(), .allow_tf32 = context.caps().allow_tf32()};
   contexts_[context.id()] = std::move(added);
   return absl::OkStatus();
