@@ -27,9 +27,11 @@ int64_t Saturated(double v, Scalar s) {
 
 }  // namespace
 
-ConstValue ConstValue::As(Scalar dtype) const {
+ConstValue ConstValue::As(Scalar dtype, Scalar from) const {
   if (dtype == Scalar::kBool) return ConstValue(is_float() ? float_ != 0 : int_ != 0);
-  if (IsFloat(dtype)) return ConstValue(RoundToFloat(as_float(), dtype));
+  if (IsFloat(dtype)) {
+    return ConstValue(is_float() ? RoundToFloat(float_, dtype) : IntToFloat(int_, from, dtype));
+  }
   return ConstValue(is_float() ? Saturated(float_, dtype) : WrapInt(int_, dtype));
 }
 

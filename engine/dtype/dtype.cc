@@ -70,6 +70,23 @@ double RoundToFloat(double value, Scalar s) {
   }
 }
 
+double IntToFloat(int64_t value, Scalar from, Scalar to) {
+  const bool negative = value < 0 && from != Scalar::kUint64;
+  const auto bits = static_cast<uint64_t>(value);
+  uint64_t magnitude = negative ? -bits : bits;
+  if (to == Scalar::kFloat64) {
+    const auto v = static_cast<double>(magnitude);
+    return negative ? -v : v;
+  }
+  // What double wouldn't hold: the low bits become one that decides the same ties.
+  constexpr uint64_t kLow = 0x7FF;
+  if (magnitude >> 53 != 0) {
+    magnitude = (magnitude & ~kLow) | ((magnitude & kLow) != 0 ? kLow + 1 : 0);
+  }
+  const double rounded = RoundToFloat(static_cast<double>(magnitude), to);
+  return negative ? -rounded : rounded;
+}
+
 namespace {
 
 // The bits of a value of `s`, at the low end.

@@ -56,6 +56,9 @@ int64_t MaxInt(Scalar s);
 int64_t WrapInt(int64_t value, Scalar s);
 // `value` rounded to the nearest value of a float scalar, ties to even; NaN stays NaN.
 double RoundToFloat(double value, Scalar s);
+// `value` of an integer scalar or bool `from`, as WrapInt leaves it, rounded once to the nearest
+// value of a float scalar `to`, ties to even; too large for float16 is infinite.
+double IntToFloat(int64_t value, Scalar from, Scalar to);
 // Elements in memory, little-endian: floats (a store rounds), and integers and bool (a store
 // wraps).
 double LoadFloat(const void* at, Scalar s);

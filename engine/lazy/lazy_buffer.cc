@@ -457,7 +457,9 @@ LazyBuffer LazyBuffer::ConstLike(ConstValue value) const {
 
 LazyBuffer LazyBuffer::Cast(Scalar to) const {
   if (dtype() == to) return *this;
-  if (is_unmasked_const()) return Const(context(), const_value(), shape(), to, device());
+  if (is_unmasked_const()) {
+    return Const(context(), const_value().As(to, dtype()), shape(), to, device());
+  }
   if (!is_base() && options::kCastBeforeView != 0 && SizeBytes(to) <= SizeBytes(dtype())) {
     return base().Cast(to).WithView(st());
   }

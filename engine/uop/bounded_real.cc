@@ -143,12 +143,7 @@ bool TruncationIsOpen(BoundedReal a, Scalar to) {
 BoundedReal Convert(BoundedReal a, Scalar to) { return Settle(a.v, a.e, 1, to, {a}); }
 
 BoundedReal Convert(int64_t v, Scalar from, Scalar to) {
-  const auto u = static_cast<uint64_t>(v);
-  // To f32 one rounding, from all 64 bits.
-  double value = from == Scalar::kUint64 ? static_cast<double>(u) : static_cast<double>(v);
-  if (to == Scalar::kFloat32)
-    value = from == Scalar::kUint64 ? static_cast<float>(u) : static_cast<float>(v);
-  return Settle(value, 0, 1, to, {});
+  return Settle(IntToFloat(v, from, to), 0, 1, to, {});
 }
 
 }  // namespace beamd

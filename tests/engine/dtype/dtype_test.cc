@@ -105,6 +105,29 @@ TEST(Elements, EveryShortFloatComesBack) {
   ExpectRoundTrip(Scalar::kBFloat16);
 }
 
+TEST(IntToFloat, RoundsOnce) {
+  EXPECT_EQ(IntToFloat(4611686293305294849, Scalar::kInt64, Scalar::kFloat32), 0x1p62 + 0x1p39);
+  EXPECT_EQ(IntToFloat(-4611686293305294849, Scalar::kInt64, Scalar::kFloat32), -0x1p62 - 0x1p39);
+  EXPECT_EQ(IntToFloat(4629700416936869889, Scalar::kInt64, Scalar::kBFloat16), 0x1.02p62);
+  EXPECT_EQ(IntToFloat(9042383626829825, Scalar::kInt64, Scalar::kBFloat16), 0x1.02p53);
+  // A tie, and one more.
+  EXPECT_EQ(IntToFloat((int64_t{1} << 53) + 1, Scalar::kInt64, Scalar::kFloat64), 0x1p53);
+  EXPECT_EQ(IntToFloat((int64_t{1} << 62) + (int64_t{1} << 38), Scalar::kInt64, Scalar::kFloat32),
+            0x1p62);
+  EXPECT_EQ(IntToFloat(257, Scalar::kInt32, Scalar::kBFloat16), 256);
+  EXPECT_EQ(IntToFloat(INT64_MIN, Scalar::kInt64, Scalar::kFloat32), -0x1p63);
+  EXPECT_EQ(IntToFloat(-7, Scalar::kInt8, Scalar::kFloat16), -7);
+  EXPECT_FALSE(std::signbit(IntToFloat(0, Scalar::kBool, Scalar::kFloat16)));
+}
+
+TEST(IntToFloat, ReadsUint64Unsigned) {
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(IntToFloat(-1, Scalar::kUint64, Scalar::kFloat64), 0x1p64);
+  EXPECT_EQ(IntToFloat(-1, Scalar::kUint64, Scalar::kFloat16), inf);
+  EXPECT_EQ(IntToFloat(INT64_MIN + 1, Scalar::kUint64, Scalar::kFloat32), 0x1p63);
+  EXPECT_EQ(IntToFloat(-1, Scalar::kInt64, Scalar::kFloat64), -1);
+}
+
 TEST(Elements, ShortFloatsHaveTheStandardsBits) {
   const auto bits = [](double v, Scalar s) {
     uint16_t b = 0;

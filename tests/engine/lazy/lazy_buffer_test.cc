@@ -77,6 +77,12 @@ TEST_F(LazyBufferTest, ConstantsFold) {
   EXPECT_EQ(two.Alu(Op::kCmpLt, Const(3, {3})).const_value().as_int(), 1);
   EXPECT_EQ(two.Cast(Scalar::kInt8).const_value().as_int(), 2);
   EXPECT_EQ(Const(300, {3}, Scalar::kInt32).Cast(Scalar::kInt8).const_value().as_int(), 44);
+  const LazyBuffer greatest = Const(-1, {3}, Scalar::kUint64);
+  EXPECT_EQ(greatest.Cast(Scalar::kFloat64).const_value().as_float(), 0x1p64);
+  EXPECT_EQ(greatest.Cast(Scalar::kFloat16).const_value().as_float(),
+            std::numeric_limits<double>::infinity());
+  const LazyBuffer odd = Const(4611686293305294849, {3}, Scalar::kInt64);
+  EXPECT_EQ(odd.Cast(Scalar::kFloat32).const_value().as_float(), 0x1p62 + 0x1p39);
   EXPECT_EQ(Const(64, {3}).Alu(Op::kRecip).const_value().as_float(), 1.0 / 64);
   EXPECT_EQ(Const(3, {3}).Alu(Op::kRecip).const_value().as_float(), 1.0f / 3.0f);
   EXPECT_EQ(Const(2, {3}).Alu(Op::kExp2).const_value().as_float(), 4);
