@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -10,30 +12,49 @@
 #include "absl/container/inlined_vector.h"
 #include "engine/base/option.h"
 #include "engine/dtype/const_value.h"
+#include "engine/uop/int_alu.h"
 
 namespace beamd {
 namespace {
 
 // --- what has to be stored ---
 
-// A value where every element read is 0 and so is every constant: what a masked element comes to.
-// Floats and integers as one number; NaN where it isn't known.
-double OfZeros(Op op, Scalar dtype, std::span<const double> v) {
-  if (op == Op::kAnd && (v[0] == 0 || v[1] == 0)) return 0;
-  if (std::any_of(v.begin(), v.end(), [](double x) { return std::isnan(x); })) {
-    return std::nan("");
-  }
+// What a masked element comes to: a value where every element read is 0 and so is every constant,
+// in the value's dtype. Nothing where targets may differ, and for NaN.
+using KnownValue = std::optional<ConstValue>;
+
+// All bits 0, as padding is.
+bool IsZero(const KnownValue& v) { return v && v->Is(0) && !v->IsNegativeZero(); }
+
+// Of a float: only what is exact, whatever approximates the function.
+std::optional<double> FunctionOf(Op op, double x) {
   switch (op) {
     case Op::kExp2:
-      return std::exp2(v[0]);
+      if (x == 0) return 1;
+      if (std::isinf(x)) return x < 0 ? 0 : x;
+      return std::nullopt;
     case Op::kLog2:
-      return std::log2(v[0]);
+      if (x == 0) return -std::numeric_limits<double>::infinity();
+      if (x == 1) return 0;
+      return std::nullopt;
     case Op::kSin:
-      return std::sin(v[0]);
+      return x == 0 ? std::optional(x) : std::nullopt;
     case Op::kSqrt:
-      return std::sqrt(v[0]);
+      return x == 0 || x == 1 ? std::optional(x) : std::nullopt;
     case Op::kRecip:
-      return 1 / v[0];
+      // Of a power of two.
+      return x == 0 || std::isinf(x) || std::abs(x) == std::exp2(std::ilogb(x))
+                 ? std::optional(1 / x)
+                 : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Rounded to a dtype of up to float32 it is what that dtype's own operation gives: double has more
+// than twice its bits.
+std::optional<double> FloatAlu(Op op, std::span<const double> v) {
+  switch (op) {
     case Op::kNeg:
       return -v[0];
     case Op::kAdd:
@@ -43,31 +64,51 @@ double OfZeros(Op op, Scalar dtype, std::span<const double> v) {
     case Op::kMul:
       return v[0] * v[1];
     case Op::kMax:
+      if (v[0] == v[1]) return std::signbit(v[0]) ? v[1] : v[0];
       return std::max(v[0], v[1]);
     case Op::kCmpLt:
       return v[0] < v[1] ? 1 : 0;
     case Op::kCmpNe:
       return v[0] != v[1] ? 1 : 0;
-    case Op::kWhere:
-      return v[0] != 0 ? v[1] : v[2];
-    case Op::kOr:
-    case Op::kXor:
-      return v[0] == 0 ? v[1] : v[1] == 0 ? v[0] : std::nan("");
+    default:
+      return FunctionOf(op, v[0]);
+  }
+}
+
+KnownValue OfZeros(const LazyBase& base, std::span<const KnownValue> v) {
+  const Scalar dtype = base.buffer.dtype();
+  if (base.op == Op::kAnd && (IsZero(v[0]) || IsZero(v[1]))) return ConstValue(0).As(dtype);
+  if (!std::ranges::all_of(v, [](const KnownValue& x) { return x.has_value(); })) {
+    return std::nullopt;
+  }
+  const Scalar from = base.sources.back().base.dtype();
+  KnownValue result;
+  switch (base.op) {
     case Op::kCast:
-      return ConstValue(v[0]).As(dtype).as_float();
-    case Op::kContiguous:
-      return v[0];
-    // Of 0 only: what the rest does to another number isn't followed.
-    case Op::kIdiv:
-    case Op::kMod:
-    case Op::kShl:
-    case Op::kShr:
+      result = v[0]->As(dtype, from);
+      break;
+    case Op::kWhere:
+      result = v[0]->Is(0) ? v[2] : v[1];
+      break;
+    // Of 0 only: what they make of another number isn't followed.
     case Op::kBitcast:
     case Op::kReduceAxis:
-      return v[0] == 0 ? 0 : std::nan("");
+      if (IsZero(v[0])) result = ConstValue(0).As(dtype);
+      break;
     default:
-      return std::nan("");
+      if (IsFloat(from)) {
+        absl::InlinedVector<double, 3> operands;
+        for (const KnownValue& x : v) operands.push_back(x->as_float());
+        if (const std::optional<double> value = FloatAlu(base.op, operands)) {
+          result = ConstValue(*value).As(dtype);
+        }
+      } else if (kIntAlu.Has(base.op)) {
+        const int64_t b = v.size() > 1 ? v[1]->as_int() : 0;
+        result = ConstValue(IntAlu(base.op, from, v[0]->as_int(), b)).As(dtype);
+      }
   }
+  if (result && result->is_float() && std::isnan(result->as_float())) return std::nullopt;
+  return result;
 }
 
 SInt MaskSize(const Mask& mask) {
@@ -108,29 +149,29 @@ class Realizes {
 
 Realizes FindRealizes(const LazyGraph& graph) {
   Realizes realizes(graph.bases.size());
-  std::vector<double> of_zeros(graph.bases.size(), 0);
+  std::vector<KnownValue> of_zeros(graph.bases.size());
   for (size_t i = 0; i < graph.bases.size(); ++i) {
     const LazyBase& base = graph.bases[i];
-    absl::InlinedVector<double, 3> values;
+    absl::InlinedVector<KnownValue, 3> values;
     for (const LazyEdge& edge : base.sources) {
-      double value = 0;
+      KnownValue value = ConstValue(0).As(edge.base.dtype());
       if (edge.id != kNoBase) {
         const LazyBase& source = graph.bases[edge.id];
         bool stored = source.must_realize;
         if (!stored && !edge.source.is_base() &&
-            StoredBefore(edge.base, edge.source.st(), of_zeros[edge.id] == 0)) {
+            StoredBefore(edge.base, edge.source.st(), IsZero(of_zeros[edge.id]))) {
           stored = true;
           realizes.Add(edge.id);
         }
         if (!stored && (base.op == Op::kCopy || base.op == Op::kBufferView)) realizes.Add(edge.id);
-        value = stored ? 0 : of_zeros[edge.id];
+        if (!stored) value = of_zeros[edge.id];
       }
       values.push_back(value);
     }
     if (base.must_realize) {
       realizes.Add(static_cast<BaseId>(i));
     } else {
-      of_zeros[i] = OfZeros(base.op, base.buffer.dtype(), values);
+      of_zeros[i] = OfZeros(base, values);
     }
   }
   return realizes;

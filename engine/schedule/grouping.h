@@ -1,7 +1,7 @@
 // Which bases are stored, and which of those share a kernel.
 //
 // Spec: tinygrad 0.10.0 engine/schedule.py, do_realize and group_realizes. Differs: whether a value
-// may be padded after it was computed is decided by what it is where everything it reads is 0; a long
+// may be padded after it was computed is decided by its bits where everything it reads is 0; a long
 // chain of element-wise operations that several kernels need is stored once.
 #pragma once
 

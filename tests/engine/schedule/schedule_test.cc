@@ -111,6 +111,39 @@ TEST_F(ScheduleTest, PaddingNeedsAValueThatIsZeroWhereItsSourcesAre) {
   EXPECT_EQ(Schedule_({bits.Alu(Op::kAnd, bits.ConstLike(255)).Pad(pad) + wide}).kernel_count(), 1);
 }
 
+TEST_F(ScheduleTest, PaddingIsPositiveZeroInTheNodesDtype) {
+  const std::array<std::pair<SInt, SInt>, 1> pad{{{1, 0}}};
+  const auto kernels = [&](const LazyBuffer& x) {
+    return Schedule_({x.Pad(pad).Contiguous()}).kernel_count();
+  };
+  const auto times = [](LazyBuffer x, int n) {
+    const LazyBuffer one = x;
+    for (int i = 1; i < n; ++i) x = x + one;
+    return x;
+  };
+  const LazyBuffer x = Empty({4});
+  EXPECT_EQ(kernels(x * ConstValue(3)), 1);
+  // -0.0, and what bits it has.
+  EXPECT_EQ(kernels(x.Alu(Op::kNeg)), 2);
+  EXPECT_EQ(kernels(x.Alu(Op::kNeg).Bitcast(Scalar::kInt32)), 2);
+  EXPECT_EQ(kernels(x.Alu(Op::kNeg) + x), 1);
+  // inf - inf, where 65536 - 65536 is no float16 operation.
+  LazyBuffer e = Empty({4}, Scalar::kFloat16);
+  for (int i = 0; i < 5; ++i) e = e.Alu(Op::kExp2);
+  EXPECT_EQ(kernels(e.Alu(Op::kSub, e)), 2);
+  // 41 (1/41) isn't 1 in float32.
+  const LazyBuffer one = x.Alu(Op::kExp2);
+  const LazyBuffer n = times(one, 41);
+  EXPECT_EQ(kernels((n.Alu(Op::kRecip) * n).Alu(Op::kSub, one)), 2);
+  EXPECT_EQ(kernels((one.Alu(Op::kRecip) * one).Alu(Op::kSub, one)), 1);
+  // 2^54 + 1 - 2^54, which double rounds to 0.
+  const LazyBuffer o = one.Cast(Scalar::kInt64);
+  LazyBuffer p = o;
+  for (int i = 0; i < 54; ++i) p = p + p;
+  EXPECT_EQ(kernels((p + o).Alu(Op::kSub, p)), 2);
+  EXPECT_EQ(kernels((p + o).Alu(Op::kSub, p).Alu(Op::kSub, o)), 1);
+}
+
 TEST_F(ScheduleTest, LongSharedChainsAreComputedOnce) {
   const LazyBuffer a = Empty({4, 4});
   LazyBuffer x = a;
