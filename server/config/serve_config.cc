@@ -284,7 +284,8 @@ CommandLine ServeCommandLine(ServeConfig& config) {
   line.Add("lookup_cache_mb", &config.lookup_cache_mb,
            "memory for answers to look-ups that are asked again; 0: none");
   line.Add("jobs", &config.jobs, "searches that run at once; others queue");
-  line.Add("interactive_jobs", &config.interactive_jobs, "interactive searches besides those");
+  line.Add("interactive_jobs", &config.interactive_jobs,
+           "interactive searches besides those; 0: they wait like others");
   line.Add("queue", &config.queue, "jobs that may queue before new ones are refused");
   line.Add("principal_jobs", &config.principal_jobs,
            "jobs that a principal may have queued or running; 0: no limit");

@@ -1,6 +1,7 @@
 #include "server/tuning/job_queue.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -65,7 +66,7 @@ void JobQueue::Add(std::shared_ptr<Job> job, Claim claim, std::function<void()> 
   MutexLock lock(mutex_);
   share_.Enter(claim.principal);
   ++jobs_of_[claim.principal];
-  waiting_.push_back({.entry = {.job = std::move(job), .claim = std::move(claim)},
+  waiting_.push_back({.entry = {.job = std::move(job), .claim = Possible(std::move(claim))},
                       .number = ++last_number_,
                       .run = std::move(run)});
   if (draining_) waiting_.back().entry.job->token().Cancel(StopReason::kShutdown);
@@ -86,6 +87,7 @@ std::optional<JobQueue::Entry> JobQueue::Find(const std::string& id) const {
 
 void JobQueue::Hasten(const std::string& id, Haste haste) {
   MutexLock lock(mutex_);
+  haste = Possible({.haste = haste}).haste;
   for (Item& item : waiting_) {
     if (item.entry.job->id() != id || item.entry.claim.haste >= haste) continue;
     item.entry.claim.haste = haste;
@@ -115,15 +117,29 @@ void JobQueue::TellPositions() {
 }
 
 JobQueue::Items::iterator JobQueue::Next() {
-  const auto best =
-      std::min_element(waiting_.begin(), waiting_.end(), [&](const Item& a, const Item& b) {
-        return share_.Before(a.entry.claim, a.number, b.entry.claim, b.number);
-      });
-  if (best == waiting_.end() || best->entry.claim.haste == Haste::kInteractive) return best;
-  const auto others = std::count_if(running_.begin(), running_.end(), [](const Item& item) {
-    return item.entry.claim.haste != Haste::kInteractive;
-  });
-  return others < options_.concurrent ? best : waiting_.end();
+  const auto is_interactive = [](const Item& item) {
+    return item.entry.claim.haste == Haste::kInteractive;
+  };
+  const auto interactive = std::count_if(running_.begin(), running_.end(), is_interactive);
+  const auto others = static_cast<std::ptrdiff_t>(running_.size()) - interactive;
+  const bool others_wait = !std::all_of(waiting_.begin(), waiting_.end(), is_interactive);
+  auto best = waiting_.end();
+  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+    const bool may = is_interactive(*it) ? !others_wait || interactive < options_.interactive
+                                         : others < options_.concurrent;
+    if (!may) continue;
+    if (best == waiting_.end() ||
+        share_.Before(it->entry.claim, it->number, best->entry.claim, best->number)) {
+      best = it;
+    }
+  }
+  return best;
+}
+
+Claim JobQueue::Possible(Claim claim) const {
+  const bool none = options_.interactive == 0 && claim.haste == Haste::kInteractive;
+  if (none) claim.haste = Haste::kNormal;
+  return claim;
 }
 
 void JobQueue::Run(Items::iterator item) {

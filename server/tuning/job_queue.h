@@ -23,7 +23,8 @@
 namespace beamd {
 
 struct JobQueueOptions {
-  // Jobs that run at once, and interactive ones besides those.
+  // Jobs that run at once, and interactive ones besides those: these take the others' slots too, but
+  // not while one of the others waits. Where they have none, they are like the others.
   int concurrent = 1;
   int interactive = 1;
   int queued_max = 1024;
@@ -82,6 +83,7 @@ class JobQueue {
   Items::iterator Next() BEAMD_REQUIRES(mutex_);
   // Runs the item, unlocked, and forgets it.
   void Run(Items::iterator item) BEAMD_REQUIRES(mutex_);
+  Claim Possible(Claim claim) const;
   void TellPositions() BEAMD_REQUIRES(mutex_);
 
   const JobQueueOptions options_;

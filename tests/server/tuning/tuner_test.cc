@@ -559,6 +559,27 @@ TEST_F(TunerTest, AnInteractiveRequestDoesNotWaitForASearchToEnd) {
   EXPECT_TRUE(End(now.watch->job()).ok());
 }
 
+TEST_F(TunerTest, InteractiveRequestsDoNotKeepOthersFromStarting) {
+  principal_jobs_ = 10;
+  StartTuner();
+  const Tuner::Answer first = Tune(Request(1, v1::PRIORITY_INTERACTIVE), "a");
+  const Tuner::Answer second = Tune(Request(2, v1::PRIORITY_INTERACTIVE), "a");
+  AwaitSearches(2);
+  const Tuner::Answer normal = Tune(Request(3), "b");
+  const Tuner::Answer third = Tune(Request(4, v1::PRIORITY_INTERACTIVE), "a");
+  ASSERT_TRUE(tuner_->CancelJob(first.accepted.job()).ok());
+  AwaitSearches(3);
+  ASSERT_TRUE(tuner_->CancelJob(second.accepted.job()).ok());
+  AwaitSearches(4);
+  {
+    MutexLock lock(mutex_);
+    EXPECT_EQ(order_[2], 3) << "it waits for as long as there are interactive ones";
+    EXPECT_EQ(order_[3], 4);
+  }
+  released_ = true;
+  EXPECT_TRUE(End(third.watch->job()).ok());
+}
+
 TEST_F(TunerTest, JoiningInHasteHastensTheJob) {
   const Tuner::Answer first = Tune(Request(1));
   AwaitSearches(1);
