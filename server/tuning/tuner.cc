@@ -312,23 +312,26 @@ void Tuner::StoreRecovered() {
   }
   size_t records = 0;
   for (auto& [id, unwritten] : jobs) {
-    internal::StoredJob job = unwritten.job;
+    std::optional<uint64_t> generation;
     if (unwritten.graph) {
       const absl::StatusOr<v1::Record> record =
-          store_.PutRecord(job.result().record(), *unwritten.graph);
+          store_.PutRecord(unwritten.job.result().record(), *unwritten.graph);
       if (!record.ok()) return;  // it comes again
       ++records;
-      job.clear_result();
-      job.set_generation(record->generation());
+      generation = record->generation();
     }
-    {
-      MutexLock lock(unwritten_mutex_);
-      const auto it = unwritten_.find(id);
-      // It went on meanwhile: a newer state was written, or waits here for the next time.
-      if (it == unwritten_.end() || it->second.job.state() != unwritten.job.state()) continue;
-      if (!store_.PutJob(job).ok()) return;
-      unwritten_.erase(it);
+    MutexLock lock(unwritten_mutex_);
+    const auto it = unwritten_.find(id);
+    // It went on meanwhile: a newer state was written, or waits here for the next time.
+    if (it == unwritten_.end() || it->second.job.state() != unwritten.job.state()) continue;
+    if (generation) {
+      // Noted whether the job is written or not: put again, it would be another generation.
+      it->second.job.clear_result();
+      it->second.job.set_generation(*generation);
+      it->second.graph.reset();
     }
+    if (!store_.PutJob(it->second.job).ok()) return;
+    unwritten_.erase(it);
   }
   if (!jobs.empty()) {
     spdlog::info("store: {} jobs and {} records of meanwhile were written", jobs.size(), records);

@@ -1,6 +1,7 @@
 // A store whose files fail or are damaged, and the tuner on it.
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -184,6 +185,32 @@ TEST_P(UnwritableStore, IsOpenedAllTheSame) {
 INSTANTIATE_TEST_SUITE_P(Faults, UnwritableStore,
                          ::testing::Values(FileFault::kFull, FileFault::kReadOnly,
                                            FileFault::kNoSync));
+
+TEST_F(StoreFault, ARecordIsWrittenOnceThoughItsJobIsNotTaken) {
+  Open();
+  // Full again right after the next write.
+  const auto one_more = std::make_shared<std::atomic<bool>>(false);
+  store_->SetObserver([this, one_more](absl::string_view operation, absl::Duration) {
+    if (operation == "write" && one_more->exchange(false)) files_.Set(FileFault::kFull);
+  });
+  StartTuner();
+  files_.Set(FileFault::kFull);
+  Tuner::Answer answer = Tune(1);
+  EXPECT_FALSE(End(answer).persisted());
+  Await([&] { return tuner_->load().running == 0; });
+  *one_more = true;
+  files_.Set(FileFault::kNone);
+  Await([&] { return !*one_more && !store_->health().writable; });
+  const Digest key = *Digest::FromHex(answer.accepted.key());
+  EXPECT_EQ((*store_->FindRecord(key))->generation(), 1);
+  EXPECT_FALSE(*store_->FindJob(answer.accepted.job()));
+  EXPECT_EQ(tuner_->GetJob(answer.accepted.job())->result().record().generation(), 1);
+
+  files_.Set(FileFault::kNone);
+  Await([&] { return store_->FindJob(answer.accepted.job())->has_value(); });
+  EXPECT_EQ((*store_->FindJob(answer.accepted.job()))->generation(), 1);
+  EXPECT_EQ((*store_->FindRecord(key))->generation(), 1);
+}
 
 TEST_F(StoreFault, OneThatCanNeitherBeReadNorMadeIsRefused) {
   files_.Set(FileFault::kReadOnly);
