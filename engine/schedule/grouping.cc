@@ -295,6 +295,77 @@ class Grouper {
     return all;
   }
 
+  // Whether another kernel would need a result of `group`, computed with `reduce`, and the group
+  // one of that kernel's. A reduction that has no kernel yet counts as one: no two share one.
+  bool NeedsItsOwnReader(BaseId reduce, const Group& group) const {
+    enum : uint8_t { kNo, kWithin, kThroughAnother };
+    std::vector<uint8_t> reached(graph_.bases.size(), kNo);
+    std::vector<BaseId> todo;
+    const auto reach = [&](BaseId id, uint8_t how) {
+      if (reached[id] >= how) return;
+      reached[id] = how;
+      todo.push_back(id);
+    };
+    std::vector<bool> within(graph_.bases.size(), false);
+    for (BaseId id : group.ids()) {
+      within[id] = true;
+      reach(id, kWithin);
+    }
+    while (!todo.empty()) {
+      const BaseId id = todo.back();
+      todo.pop_back();
+      for (BaseId child : Children(id)) {
+        if (within[child]) {
+          if (reached[id] == kThroughAnother) return true;
+        } else if (realizes_.Has(child)) {
+          reach(child, kThroughAnother);
+          if (const auto it = placed_.find(reduce_of_[child]); it != placed_.end()) {
+            for (BaseId other : it->second) reach(other, kThroughAnother);
+          }
+        } else {
+          const bool open = IsReduce(child) && child != reduce && !placed_.contains(child);
+          reach(child, open ? uint8_t{kThroughAnother} : reached[id]);
+        }
+      }
+    }
+    return false;
+  }
+
+  // The kernels of several results that `id`, which isn't stored, reads (or that read it), found
+  // through what isn't stored either.
+  template <typename Neighbours>
+  absl::flat_hash_set<BaseId> SharedKernelsFrom(BaseId id, Neighbours neighbours) const {
+    absl::flat_hash_set<BaseId> kernels, seen;
+    std::vector<BaseId> todo = {id};
+    while (!todo.empty()) {
+      const BaseId at = todo.back();
+      todo.pop_back();
+      neighbours(at, [&](BaseId next) {
+        if (!realizes_.Has(next)) {
+          if (seen.insert(next).second) todo.push_back(next);
+          return;
+        }
+        const auto it = placed_.find(reduce_of_[next]);
+        if (it != placed_.end() && it->second.size() > 1) kernels.insert(it->first);
+      });
+    }
+    return kernels;
+  }
+
+  // Whether a kernel of its own for `id` leaves none that it and what it needs wait for.
+  bool MayBeStored(BaseId id) const {
+    const absl::flat_hash_set<BaseId> read = SharedKernelsFrom(id, [&](BaseId at, auto visit) {
+      for (const LazyEdge& edge : graph_.bases[at].sources) {
+        if (edge.id != kNoBase) visit(edge.id);
+      }
+    });
+    if (read.empty()) return true;
+    const absl::flat_hash_set<BaseId> readers = SharedKernelsFrom(id, [&](BaseId at, auto visit) {
+      for (BaseId child : Children(at)) visit(child);
+    });
+    return std::ranges::none_of(read, [&](BaseId kernel) { return readers.contains(kernel); });
+  }
+
   // Whether the kernel of `reduce` and `group` would depend on an ASSIGN outside it.
   bool ReadsAnAssign(BaseId reduce, const Group& group) const {
     std::vector<BaseId> todo = group.ids();
@@ -376,7 +447,11 @@ class Grouper {
       Group all = WithDescendants(reduce, group);
       // An optimiser's moments share the gradient's kernel; the parameter, which that kernel reads,
       // can't.
-      if (all.empty() || !FoldsOverATarget(reduce, all)) group = std::move(all);
+      if (all.empty() || (!FoldsOverATarget(reduce, all) && !NeedsItsOwnReader(reduce, all))) {
+        group = std::move(all);
+      } else {
+        alone = NeedsItsOwnReader(reduce, group);
+      }
     }
     const bool assigns = std::any_of(group.ids().begin(), group.ids().end(),
                                      [&](BaseId id) { return graph_.bases[id].op == Op::kAssign; });
@@ -385,11 +460,13 @@ class Grouper {
       chase = false;
     }
     if (alone || group.empty()) {
+      const BaseId last = chase ? Chase(reduce) : reduce;
       group = Group();
-      group.Add(chase ? Chase(reduce) : reduce);
+      group.Add(realizes_.Has(last) || MayBeStored(last) ? last : reduce);
       realizes_.Add(group.ids()[0]);
     }
     for (BaseId id : group.ids()) reduce_of_[id] = reduce;
+    placed_[reduce] = group.ids();
   }
 
   // Stores element-wise values that several kernels would compute, each from further back than
@@ -419,6 +496,7 @@ class Grouper {
       }
       work[i] = sum;
       if (kernel[i] != kSeveral || sum <= kMostRecomputed || IsReduce(id)) continue;
+      if (!MayBeStored(id)) continue;
       realizes_.Add(id);
       grouping.groups.push_back({{id}, kNoBase});
       work[i] = 0;
@@ -430,6 +508,7 @@ class Grouper {
   const LazyGraph& graph_;
   Realizes realizes_;
   std::vector<BaseId> reduce_of_;  // by stored base: the reduction that its kernel computes
+  absl::flat_hash_map<BaseId, std::vector<BaseId>> placed_;  // by reduction: what its kernel stores
 };
 
 }  // namespace

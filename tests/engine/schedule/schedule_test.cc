@@ -247,6 +247,14 @@ TEST_F(ScheduleTest, ACycleThroughAnAssignIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("ASSIGN"));
 }
 
+TEST_F(ScheduleTest, ResultsThatReadEachOtherThroughAnotherKernelAreKernelsOfTheirOwn) {
+  const LazyBuffer sum = Sum(Empty({6}), 0);
+  const LazyBuffer less = sum.Alu(Op::kNeg), same = less.Alu(Op::kNeg);
+  // Both negations are stored to be expanded, and the last reads one of them and the sum.
+  const Schedule s = Schedule_({less.Expand({4}), same.Expand({4}), same + sum});
+  EXPECT_LE(s.kernel_count(), 6);
+}
+
 TEST_F(ScheduleTest, CopiesAndWindowsAreItemsWithoutAKernel) {
   const LazyBuffer a = Empty({4, 16});
   const std::array<std::pair<SInt, SInt>, 2> rows{{{1, 3}, {0, 16}}};
