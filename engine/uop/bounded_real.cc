@@ -47,12 +47,24 @@ BoundedReal SettleNonFinite(double rounded, double exact, double propagated, dou
 
 }  // namespace internal
 
+namespace {
+
+// Whether the error leaves open on which side of 0 a value lies: there a pole or the end of a domain
+// may be, whichever side the value itself has.
+bool SignIsOpen(BoundedReal a) { return a.e > 0 && std::abs(a.v) <= a.e; }
+
+BoundedReal Unknown(double v) { return {v, BoundedReal::kUnknown}; }
+
+}  // namespace
+
 BoundedReal Reciprocal(BoundedReal a, Scalar s) {
+  if (SignIsOpen(a)) return Unknown(RoundToFloat(1 / a.v, s));
   const double e = a.e == 0 ? 0 : 2 * a.e / (a.v * a.v);
   return Settle(1 / a.v, e, 1, s, {a});
 }
 
 BoundedReal Divide(BoundedReal a, BoundedReal b, Scalar s) {
+  if (SignIsOpen(b) && !std::isnan(a.v)) return Unknown(RoundToFloat(a.v / b.v, s));
   const double r = 1 / b.v, re = b.e == 0 ? 0 : 2 * b.e / (b.v * b.v);
   const double e =
       (re == 0 ? 0 : std::abs(a.v) * re) + (a.e == 0 ? 0 : std::abs(r) * a.e + a.e * re);
@@ -61,8 +73,7 @@ BoundedReal Divide(BoundedReal a, BoundedReal b, Scalar s) {
 
 BoundedReal SquareRoot(BoundedReal a, Scalar s) {
   const double v = std::sqrt(a.v);
-  // NaN is certain only below what the error could lift to 0.
-  if (a.v < 0 && a.v + a.e >= 0) return {v, BoundedReal::kUnknown};
+  if (SignIsOpen(a)) return Unknown(RoundToFloat(v, s));
   if (a.v < 0 && a.e < BoundedReal::kUnknown) return {v, 0};
   return Settle(v, a.e == 0 ? 0 : a.e / v, 1, s, {a});
 }
@@ -90,8 +101,7 @@ BoundedReal Exp2(BoundedReal a, Scalar s) {
 
 BoundedReal Log2(BoundedReal a, Scalar s) {
   const double v = Precisely([](auto x) { return std::log2(x); }, a.v, s);
-  // As for roots.
-  if (a.v < 0 && a.v + a.e >= 0) return {v, BoundedReal::kUnknown};
+  if (SignIsOpen(a)) return Unknown(RoundToFloat(v, s));
   if (a.v < 0 && a.e < BoundedReal::kUnknown) return {v, 0};
   return Settle(v, a.e == 0 ? 0 : 2.9 * a.e / std::abs(a.v), 4, s, {a});
 }

@@ -1,7 +1,8 @@
 // Floats with the error that SEMANTICS "Equal" gives them.
 //
 // The table's rules, and what it leaves open: an infinity or NaN that the operands make certain has
-// error 0, so that it is compared and not skipped; one that they don't, an infinite error.
+// error 0, so that it is compared and not skipped; one that they don't, an infinite error. So has a
+// reciprocal, quotient, root or logarithm of what its error may lift over 0, from either side.
 #pragma once
 
 #include <algorithm>

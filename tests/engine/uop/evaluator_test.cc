@@ -472,6 +472,23 @@ TEST(EvaluatorError, InfinitiesAreCertainWhereTheyMustBe) {
           .undecided);
 }
 
+TEST(EvaluatorError, FunctionsOfWhatMayBeZeroOrNegativeAreUndecided) {
+  // 2 with an error of 2u, and a little more, less 2 - 2u; and less 2 + 4u.
+  for (const absl::string_view op : {"SQRT", "LOG2", "RECIP"}) {
+    const auto of = [&](absl::string_view less) {
+      return (*OfTwo(absl::StrCat("%5 = CONST float32 ", less,
+                                  "\n%6 = ADD float32 (%4, %5)\n%8 = ", op, " float32 (%6)\n")))[0];
+    };
+    EXPECT_TRUE(of("-1.9999998807907104").undecided) << op;
+    EXPECT_FALSE(of("-2.000000238418579").undecided) << op;
+    EXPECT_FALSE(of("-1.9999997615814209").undecided) << op;
+  }
+  EXPECT_TRUE(
+      (*OfTwo("%5 = CONST float32 -1.9999998807907104\n%6 = ADD float32 (%4, %5)\n"
+              "%8 = FDIV float32 (%3, %6)\n"))[0]
+          .undecided);
+}
+
 TEST(EvaluatorError, ShortProductsUnderASumMayBeExact) {
   constexpr absl::string_view kText =
       R"(%0 = DEFINE_GLOBAL global float32* slot 0
