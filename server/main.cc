@@ -343,7 +343,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(const ServeConfig& config,
 }
 
 // Until SIGTERM or SIGINT, which it returns.
-int WaitForEnd(const sigset_t& signals, Server& server, const std::function<void()>& reload) {
+int WaitForEnd(const sigset_t& signals, Server& server, const Store& store,
+               const std::function<void()>& reload) {
   const absl::Duration watchdog = WatchdogInterval();
   const timespec interval = absl::ToTimespec(std::min(watchdog, absl::Hours(1)));
   while (true) {
@@ -353,10 +354,17 @@ int WaitForEnd(const sigset_t& signals, Server& server, const std::function<void
     } else if (signal > 0) {
       return signal;
     } else if (errno == EAGAIN && watchdog != absl::InfiniteDuration() &&
-               server.Responds(watchdog)) {
+               (store.health().mending || server.Responds(watchdog / 2))) {
+      // A store that is repaired is at work; killed in the middle of it, it would start anew.
       NotifySystemd("WATCHDOG=1");
     }
   }
+}
+
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const ServeConfig& config) {
+  const LongStart start;
+  return Store::Open(config.store,
+                     {.image_bytes = config.images_mb << 20, .jobs_kept = config.jobs_kept});
 }
 
 absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& args) {
@@ -375,9 +383,7 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
   Metrics metrics;
   std::atomic<bool> ready = false;
   // The store first: a second daemon on it must not start a process.
-  BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store,
-                         Store::Open(config.store, {.image_bytes = config.images_mb << 20,
-                                                    .jobs_kept = config.jobs_kept}));
+  BEAMD_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, OpenStore(config));
   store->SetObserver([&metrics](absl::string_view operation, absl::Duration took) {
     metrics.StoreUsed(operation, took);
   });
@@ -469,7 +475,7 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
   std::fflush(stdout);
   spdlog::info("serving on {}, store {}, {} workers", server->address(), config.store,
                fleet.worker_count);
-  const int signal = WaitForEnd(signals, *server, [&] { Reload(args, files, gate); });
+  const int signal = WaitForEnd(signals, *server, *store, [&] { Reload(args, files, gate); });
   spdlog::info("signal {}: draining", signal);
   ready = false;
   NotifySystemd("STOPPING=1");

@@ -10,6 +10,8 @@
 #include <cstring>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/steady_clock.h"
 
 namespace beamd {
 
@@ -44,6 +46,29 @@ absl::Duration WatchdogInterval() {
   }
   if (!absl::SimpleAtoi(usec, &value)) return absl::InfiniteDuration();
   return absl::Microseconds(value) / 2;
+}
+
+LongStart::LongStart(absl::Duration every) : every_(every), thread_([this] { Ask(); }) {}
+
+LongStart::~LongStart() {
+  {
+    MutexLock lock(mutex_);
+    ended_ = true;
+    ends_.NotifyAll();
+  }
+  thread_.join();
+}
+
+void LongStart::Ask() {
+  MutexLock lock(mutex_);
+  while (!ended_) {
+    const absl::Time due = SteadyNow() + every_;
+    while (!ended_ && SteadyNow() < due) ends_.WaitUntil(mutex_, due);
+    // From now on, not on top of what is left.
+    if (!ended_) {
+      NotifySystemd(absl::StrCat("EXTEND_TIMEOUT_USEC=", absl::ToInt64Microseconds(6 * every_)));
+    }
+  }
 }
 
 }  // namespace beamd

@@ -22,6 +22,9 @@ namespace {
 
 // Damage that a repair didn't mend is left alone for so long.
 constexpr absl::Duration kRepairEvery = absl::Minutes(1);
+// What calls wait for a database that is exchanged. Most exchanges take less; a repair may take
+// minutes, and calls that wait hold the threads of all others.
+constexpr absl::Duration kPatience = absl::Seconds(2);
 // Where RocksDB's repair puts tables that it could not read whole.
 constexpr char kLost[] = "/lost";
 constexpr char kTable[] = ".sst";
@@ -86,6 +89,7 @@ class Database::Listener final : public rocksdb::EventListener {
 };
 
 absl::Status Database::Use::status() const {
+  if (!entered_) return absl::UnavailableError("store: it is being repaired");
   if (database_.db_ != nullptr) return absl::OkStatus();
   return absl::UnavailableError("store: it can't be opened again");
 }
@@ -115,10 +119,13 @@ Database::~Database() {
   db_.reset();  // before what its threads tell
 }
 
-void Database::Enter() {
+// False where that would take long.
+bool Database::Enter() {
   MutexLock lock(mutex_);
-  while (exchanging_) changed_.Wait(mutex_);
+  while (exchanging_ && SteadyNow() < refuses_) changed_.WaitUntil(mutex_, refuses_);
+  if (exchanging_) return false;
   ++users_;
+  return true;
 }
 
 void Database::Leave() {
@@ -233,7 +240,10 @@ void Database::Exchange(bool repair) {
   {
     MutexLock lock(mutex_);
     exchanging_ = true;
+    refuses_ = SteadyNow() + kPatience;
     while (users_ > 0) changed_.Wait(mutex_);
+    // From here on it is work of this thread's; before, a call may hang.
+    health_.mending = true;
   }
   db_.reset();
   absl::Status status;
@@ -255,6 +265,7 @@ void Database::Exchange(bool repair) {
     Recovered();
   }
   MutexLock lock(mutex_);
+  health_.mending = false;
   exchanging_ = false;
   changed_.NotifyAll();
 }

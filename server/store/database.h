@@ -45,15 +45,18 @@ class Database {
   // While it lives the database stays. Not within another.
   class Use {
    public:
-    explicit Use(Database& database) : database_(database) { database_.Enter(); }
-    ~Use() { database_.Leave(); }
+    explicit Use(Database& database) : database_(database), entered_(database.Enter()) {}
+    ~Use() {
+      if (entered_) database_.Leave();
+    }
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
-    // Unavailable where there is none: it could not be opened again.
+    // Unavailable where there is none: it is being repaired, or could not be opened again.
     absl::Status status() const;
 
    private:
     Database& database_;
+    const bool entered_;
   };
   // Under a Use, or in `prepare`.
   rocksdb::DB& db() const { return *db_; }
@@ -71,7 +74,7 @@ class Database {
   class Listener;
   Database(std::string directory, DatabaseOptions options);
 
-  void Enter();
+  bool Enter();
   void Leave();
   absl::Status OpenAtFirst();
   absl::Status OpenForWriting(bool repaired);
@@ -97,6 +100,8 @@ class Database {
   CondVar changed_;
   int users_ BEAMD_GUARDED_BY(mutex_) = 0;
   bool exchanging_ BEAMD_GUARDED_BY(mutex_) = false;
+  // Once it is exchanged, when calls no longer wait for that.
+  absl::Time refuses_ BEAMD_GUARDED_BY(mutex_);
   bool stopping_ BEAMD_GUARDED_BY(mutex_) = false;
   bool damaged_ BEAMD_GUARDED_BY(mutex_) = false;
   bool told_ BEAMD_GUARDED_BY(mutex_) = true;

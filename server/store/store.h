@@ -59,7 +59,8 @@ struct StoreOptions {
 //
 // Where the file system takes no more writes, they fail and reads go on; the store tries again, and
 // goes on by itself once it can. Where a file is damaged, what is in the damaged part is missed and
-// the rest is kept: the store is repaired while calls wait, and says in the log what it lost.
+// the rest is kept: the store is repaired while calls wait for a while and then fail with Unavailable, and it says in
+// the log what it lost.
 class Store {
  public:
   // Makes the directory if need be, migrates an older schema. FailedPrecondition where another
