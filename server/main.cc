@@ -113,6 +113,7 @@ TunerParts MakeParts(Supervisor& supervisor, const Fleet& fleet, const BeamSearc
             .run_limit = run_timeout,
             .trace = std::move(use.trace),
             .claim = std::move(use.claim),
+            .haste = use.haste,
             .charge =
                 [charge = std::move(use.charge), &metrics, id = device.id](absl::Duration took) {
                   if (took <= absl::ZeroDuration()) return;

@@ -23,6 +23,12 @@ bool Job::Join(const Wish& wish) {
   return true;
 }
 
+void Job::Hasten(Haste haste) {
+  Haste before = haste_;
+  while (before < haste && !haste_.compare_exchange_weak(before, haste)) {
+  }
+}
+
 bool Job::wants_store() const {
   MutexLock lock(mutex_);
   return wish_.store;

@@ -1,6 +1,7 @@
 // One search, owned by the daemon: what it says while it runs, who watches, and how it ends.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -16,6 +17,7 @@
 #include "engine/base/mutex.h"
 #include "proto/beamd/v1/tuning.pb.h"
 #include "server/workers/cancel.h"
+#include "server/workers/fair_share.h"
 
 namespace beamd {
 
@@ -38,6 +40,9 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // Adds to what the job is for. False where nobody may join any more: it is being cancelled.
   bool Join(const Wish& wish);
+  // Of all that it is for, the most; it only grows.
+  const std::atomic<Haste>& haste() const { return haste_; }
+  void Hasten(Haste haste);
   bool wants_store() const;
   bool kept() const;
 
@@ -69,6 +74,7 @@ class Job : public std::enable_shared_from_this<Job> {
   const std::string id_;
   const std::string key_;
   CancelToken token_;
+  std::atomic<Haste> haste_ = Haste::kBatch;
   mutable Mutex mutex_;
   Wish wish_ BEAMD_GUARDED_BY(mutex_){.keep = false, .store = false};
   uint64_t number_ BEAMD_GUARDED_BY(mutex_) = 0;

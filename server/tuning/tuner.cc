@@ -569,6 +569,7 @@ absl::StatusOr<Tuner::Answer> Tuner::Tune(const v1::TuneRequest& request, const 
   }
   answer.accepted.set_joined(job != nullptr);
   if (job != nullptr) {
+    job->Hasten(HasteOf(request.priority()));
     queue_.Hasten(job->id(), HasteOf(request.priority()));
   } else {
     if (!refresh) {
@@ -787,6 +788,7 @@ absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
       parts_.make_pipeline(plan.kernel, *plan.device, plan.options,
                            {.trace = task.stored.trace(),
                             .claim = {.principal = principal, .haste = HasteOf(request.priority())},
+                            .haste = &task.job->haste(),
                             .charge = [usage = usage_, principal](
                                           absl::Duration used) { usage->Charge(principal, used); }},
                            task.job->token());

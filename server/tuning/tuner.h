@@ -62,6 +62,9 @@ struct SearchJob {
 struct PipelineUse {
   std::string trace;
   Claim claim;
+  // Where it is more than the claim's, it counts for what is submitted from then on. May be null;
+  // outlives the pipeline.
+  const std::atomic<Haste>* haste = nullptr;
   // Told what the device was used for the job, on any thread, also after the pipeline's end.
   std::function<void(absl::Duration)> charge;
 };

@@ -158,6 +158,9 @@ ProcessPipeline::~ProcessPipeline() {
 
 PoolTask ProcessPipeline::MakeTask(absl::Duration limit) const {
   PoolTask task{.owner = owner_, .claim = options_.claim, .context = context_, .limit = limit};
+  if (options_.haste != nullptr) {
+    task.claim.haste = std::max(task.claim.haste, options_.haste->load());
+  }
   task.request.set_trace(options_.trace);
   return task;
 }

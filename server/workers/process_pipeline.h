@@ -1,6 +1,7 @@
 // The search's CandidatePipeline over compile workers and a device's runner.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,6 +26,9 @@ struct PipelineOptions {
   absl::Duration run_limit = absl::Seconds(60);
   std::string trace;  // trace id of the request, carried by every frame
   Claim claim;
+  // Where it is more than the claim's, it counts for what is submitted from then on. May be null;
+  // outlives the pipeline.
+  const std::atomic<Haste>* haste = nullptr;
   // Told how long each run and check used the device, on the supervisor's thread, also of what the
   // pipeline left behind when it ended.
   std::function<void(absl::Duration)> charge = [](absl::Duration) {};

@@ -223,6 +223,27 @@ TEST_F(Children, CancellingFreesAChildThatSpins) {
   EXPECT_THAT(supervisor_.State(pool_).replaced, ElementsAre(Pair("cancelled", 1)));
 }
 
+TEST_F(Children, WorkThatIsHastenedOvertakesWhatWaits) {
+  Start(FaultPool());
+  std::atomic<Haste> haste = Haste::kBatch;
+  std::vector<std::unique_ptr<ProcessPipeline>> jobs;
+  for (int i = 0; i < 2; ++i) {
+    auto context = std::make_shared<internal::AddContext>();
+    context->set_id(supervisor_.NewId());
+    jobs.push_back(std::make_unique<ProcessPipeline>(
+        supervisor_, context,
+        PipelineOptions{.workers = pool_, .runner = pool_, .haste = i == 0 ? nullptr : &haste},
+        token_));
+  }
+  pipeline_->Submit(CompileTask{1, Faulty(Fault::kSleep, 100)});
+  jobs[0]->Submit(CompileTask{1, Faulty(Fault::kSleep, 100)});
+  haste = Haste::kInteractive;
+  jobs[1]->Submit(CompileTask{1, {}});
+  EXPECT_TRUE(jobs[1]->Next(absl::Now() + absl::Seconds(60)));
+  EXPECT_FALSE(jobs[0]->Next(absl::Now())) << "it went first";
+  EXPECT_TRUE(jobs[0]->Next(absl::Now() + absl::Seconds(60)));
+}
+
 TEST_F(Children, WhatAPipelineLeavesBehindIsCharged) {
   std::atomic<double> charged = 0;
   Start(FaultPool());

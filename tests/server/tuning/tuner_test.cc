@@ -81,6 +81,7 @@ class TunerTest : public ::testing::Test {
                                 CancelToken& token) -> std::unique_ptr<CandidatePipeline> {
           use.charge(device_time_);
           late_charge_ = use.charge;
+          haste_ = use.haste;
           return std::make_unique<IdlePipeline>(token, hangs_);
         },
         .search = [this](const SearchJob& job,
@@ -186,6 +187,7 @@ class TunerTest : public ::testing::Test {
   absl::Duration budget_;
   absl::Duration device_time_;
   std::function<void(absl::Duration)> late_charge_;  // of the last pipeline
+  const std::atomic<Haste>* haste_ = nullptr;        // of the last job
   int principal_jobs_ = 0;
   absl::Duration grace_ = absl::Milliseconds(20);
   std::string device_id_ = "cpu:0";
@@ -589,6 +591,17 @@ TEST_F(TunerTest, JoiningInHasteHastensTheJob) {
   AwaitSearches(2);
   released_ = true;
   EXPECT_TRUE(End(queued.watch->job()).ok());
+}
+
+TEST_F(TunerTest, JoiningInHasteHastensASearchUnderWay) {
+  const Tuner::Answer first = Tune(Request(1, v1::PRIORITY_BATCH));
+  AwaitSearches(1);
+  EXPECT_LT(*haste_, Haste::kInteractive);
+  const Tuner::Answer joined = Tune(Request(1, v1::PRIORITY_INTERACTIVE));
+  EXPECT_TRUE(joined.accepted.joined());
+  EXPECT_EQ(*haste_, Haste::kInteractive);
+  EXPECT_TRUE(Tune(Request(1, v1::PRIORITY_BATCH)).accepted.joined());
+  EXPECT_EQ(*haste_, Haste::kInteractive);
 }
 
 TEST_F(TunerTest, APrincipalHasOnlySoManyJobs) {
