@@ -12,7 +12,9 @@
 //     RESHAPE, PERMUTE, SHRINK and FLIP; with view_arg, into that view of a BUFFER or EMPTY. Its
 //     value is what the target, all of it, holds then. Memory is assigned once a graph: nothing
 //     says which of two would be first. Other nodes read what was there before, but an output that
-//     is the memory itself, or movements of it, is what it holds in the end.
+//     is the memory itself, or RESHAPEs of it, is what it holds in the end. Any other output reads
+//     what was before, as the graph is written: a part, a permuted, expanded or padded view, a
+//     CONTIGUOUS, and a node that computes nothing (a MUL by 1, a CAST to the same dtype).
 //
 // A size that is an expression must fit for every value of its variables: equal, inside or not
 // negative where that is proven, refused where it is not.

@@ -88,6 +88,29 @@ UOp InputOf(UOp output) {
   return u.is(Op::kBuffer) ? u : UOp();
 }
 
+// Whether an output is a BUFFER in other shapes only.
+bool IsReshaped(UOp output) {
+  while (output.is(Op::kReshape)) output = output.src(0);
+  return output.is(Op::kBuffer);
+}
+
+// The ids of the BUFFERs that the graph writes.
+absl::flat_hash_set<uint64_t> Assigned(UOp root) {
+  absl::flat_hash_set<uint64_t> ids;
+  for (const UOp u : Toposort(root)) {
+    if (!u.is(Op::kAssign)) continue;
+    if (const UOp target = InputOf(u)) ids.insert(target.data<BufferArg>().id);
+  }
+  return ids;
+}
+
+// The memory that a value shows, through windows, as it was before anything was computed.
+const TensorBuffer* ReadBefore(const LazyBuffer& value) {
+  LazyBuffer base = value.base();
+  while (base.op() == Op::kBufferView) base = base.srcs()[0].base();
+  return base.op() == Op::kBuffer ? base.buffer().get() : nullptr;
+}
+
 // The same value, computed by a kernel of its own.
 LazyBuffer SameBits(const LazyBuffer& value) {
   const Scalar dtype = value.dtype();
@@ -193,6 +216,8 @@ bool GraphPlan::IsMemory(const TensorBuffer& buffer) const { return memory_of_.c
 absl::Status GraphPlan::FindOutputs(std::vector<LazyBuffer>& roots, std::span<const UOp> nodes,
                                     UOp root) {
   const std::span<const UOp> sources = root.is(Op::kSink) ? root.src() : std::span(&root, 1);
+  absl::flat_hash_set<const TensorBuffer*> overwritten;
+  for (const uint64_t id : Assigned(root)) overwritten.insert(held_[id].get());
   for (size_t i = 0; i < roots.size(); ++i) {
     const auto fault = [&](absl::string_view reason, absl::string_view what) {
       const auto at = std::find(nodes.begin(), nodes.end(), sources[i]);
@@ -230,6 +255,8 @@ absl::Status GraphPlan::FindOutputs(std::vector<LazyBuffer>& roots, std::span<co
         value = SameBits(value);  // a part of what the plan keeps for itself
       }
     }
+    // Only the memory itself is what it holds in the end.
+    if (!IsReshaped(sources[i]) && overwritten.contains(ReadBefore(value))) value = SameBits(value);
     // What lies in an input or in another output gets memory of its own, and that content in the
     // end.
     const TensorBuffer& buffer = *value.base().buffer();

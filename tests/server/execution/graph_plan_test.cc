@@ -164,6 +164,45 @@ TEST_F(GraphPlanTest, AssignsInPlaceAndReadsWhatWasBefore) {
   EXPECT_THAT(Floats(*old), ElementsAre(-2, -4));
 }
 
+TEST_F(GraphPlanTest, OnlyTheMemoryItselfIsWhatItHoldsInTheEnd) {
+  ASSERT_TRUE(Make(R"(%0 = BUFFER float32 slot 0 shape (32,1)
+%1 = CONST float32 9.0
+%2 = RESHAPE float32 (%1) ints (1,1)
+%3 = EXPAND float32 (%2) ints (32,1)
+%4 = ASSIGN float32 (%0, %3)
+%5 = CONST float32 1.0
+%6 = RESHAPE float32 (%5) ints (1,1)
+%7 = EXPAND float32 (%6) ints (32,1)
+%8 = MUL float32 (%0, %7)
+%9 = CAST float32 (%0)
+%10 = REDUCE_AXIS float32 (%0) ADD axes (1)
+%11 = CONTIGUOUS float32 (%0)
+%12 = RESHAPE float32 (%8) ints (32)
+%13 = SHRINK float32 (%0) ints (16,32,0,1)
+%14 = CONTIGUOUS float32 (%13)
+%15 = PERMUTE float32 (%0) ints (1,0)
+%16 = EXPAND float32 (%0) ints (32,2)
+%17 = PAD float32 (%0) ints (0,1,0,0)
+%18 = RESHAPE float32 (%0) ints (4,8)
+%19 = RESHAPE float32 (%4) ints (32)
+%20 = MUL float32 (%4, %7)
+%21 = SINK void (%4, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20))",
+                   1)
+                  .ok());
+  std::vector<Buffer*> memories(plan_->memory_count(), nullptr);
+  memories[0] = Memory(std::vector<float>(32, 5));
+  for (const GraphPlan::Output& output : plan_->outputs()) {
+    if (memories[output.memory] != nullptr) continue;
+    memories[output.memory] =
+        Memory(std::vector<float>(static_cast<size_t>(output.size_bytes()) / 4, 0));
+  }
+  ASSERT_TRUE(Run(memories).ok());
+  for (size_t i = 0; i < plan_->outputs().size(); ++i) {
+    const bool after = i == 0 || i > 10;
+    EXPECT_EQ(Floats(*memories[plan_->outputs()[i].memory])[0], after ? 9 : 5) << i;
+  }
+}
+
 TEST_F(GraphPlanTest, ScratchMemoryIsThePlansOwn) {
   ASSERT_TRUE(Make(R"(%0 = BUFFER float32 slot 0 shape (64,64)
 %1 = REDUCE_AXIS float32 (%0) ADD axes (1)
