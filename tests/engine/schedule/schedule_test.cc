@@ -251,7 +251,8 @@ TEST_F(ScheduleTest, ResultsThatReadEachOtherThroughAnotherKernelAreKernelsOfThe
   const LazyBuffer sum = Sum(Empty({6}), 0);
   const LazyBuffer less = sum.Alu(Op::kNeg), same = less.Alu(Op::kNeg);
   // Both negations are stored to be expanded, and the last reads one of them and the sum.
-  const Schedule s = Schedule_({less.Expand({4}), same.Expand({4}), same + sum});
+  const Schedule s =
+      Schedule_({less.Expand({4}).Contiguous(), same.Expand({4}).Contiguous(), same + sum});
   EXPECT_LE(s.kernel_count(), 6);
 }
 
