@@ -1,7 +1,6 @@
 #include "server/services/records_service.h"
 
 #include <algorithm>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "engine/base/status.h"
 #include "engine/search/pipeline.h"
 #include "server/services/acted_on.h"
+#include "server/services/exporter.h"
 #include "server/services/pull_stream.h"
 #include "server/services/push_stream.h"
 #include "server/services/reply.h"
@@ -26,8 +26,6 @@ namespace {
 constexpr uint32_t kDefaultPage = 100;
 constexpr uint32_t kLargestPage = 1000;
 constexpr int kKeysMax = 10000;
-// Records of an export that are read at once.
-constexpr int kExportPage = 64;
 // Of an import, in its answer, which a client takes up to 4 MB of.
 constexpr int kRefusalsTold = 1000;
 // Of an import, in the audit.
@@ -118,12 +116,11 @@ absl::Status Explain(Store& store, const v1::ExplainRequest& request,
     return WithDetail(absl::NotFoundError(absl::StrCat("no record of key ", request.key())),
                       {.reason = "NO_RECORD", .field = "key"});
   }
-  BEAMD_ASSIGN_OR_RETURN(const std::vector<internal::StoredCandidate> candidates,
+  BEAMD_ASSIGN_OR_RETURN(const std::vector<Store::Candidate> candidates,
                          store.CandidatesOf(record->job()));
-  uint64_t number = 0;
-  for (const internal::StoredCandidate& from : candidates) {
+  for (const auto& [number, from] : candidates) {
     v1::Candidate& to = *response.add_candidates();
-    to.set_number(++number);
+    to.set_number(number);
     *to.mutable_opts() = from.opts();
     to.set_failure(from.failure() < kFailureCount
                        ? std::string(Name(static_cast<Failure>(from.failure())))
@@ -137,43 +134,6 @@ absl::Status Explain(Store& store, const v1::ExplainRequest& request,
   *response.mutable_record() = *std::move(record);
   return absl::OkStatus();
 }
-
-// Pages through the store: what is written meanwhile may or may not be in it.
-class Exporter {
- public:
-  Exporter(Store& store, const std::optional<Digest>& kernel) : store_(store), kernel_(kernel) {}
-
-  absl::StatusOr<std::unique_ptr<google::protobuf::Message>> Next() {
-    if (page_.empty() && !last_) BEAMD_RETURN_IF_ERROR(Read());
-    if (page_.empty()) return nullptr;
-    auto message = std::make_unique<v1::ExportedRecord>();
-    *message->mutable_record() = std::move(page_.front());
-    page_.pop_front();
-    BEAMD_ASSIGN_OR_RETURN(const Digest kernel, Digest::FromHex(message->record().kernel_hash()));
-    BEAMD_ASSIGN_OR_RETURN(std::optional<v1::Graph> graph, store_.FindGraph(kernel));
-    if (graph) *message->mutable_graph() = *std::move(graph);
-    return message;
-  }
-
- private:
-  absl::Status Read() {
-    absl::StatusOr<std::vector<v1::Record>> records =
-        kernel_ ? store_.RecordsOf(*kernel_) : store_.ListRecords(after_, kExportPage);
-    BEAMD_RETURN_IF_ERROR(records.status());
-    last_ = kernel_ || records->size() < kExportPage;
-    page_.assign(records->begin(), records->end());
-    if (!page_.empty()) {
-      BEAMD_ASSIGN_OR_RETURN(after_, Digest::FromHex(page_.back().key()));
-    }
-    return absl::OkStatus();
-  }
-
-  Store& store_;
-  const std::optional<Digest> kernel_;
-  std::optional<Digest> after_;
-  std::deque<v1::Record> page_;
-  bool last_ = false;
-};
 
 // With the graph in canonical form.
 absl::Status CheckImport(const Tuner& tuner, const v1::ExportedRecord& from, v1::Graph& canonical) {

@@ -100,8 +100,9 @@ std::string PastPrefix(std::string prefix) {
 // To schema 2: times stand with their job's candidates, and only what failed is kept by kernel.
 absl::StatusOr<std::vector<StoreEntry>> DropTimes(StoreEntry entry) {
   if (entry.key[0] != kTiming) return std::vector<StoreEntry>{std::move(entry)};
-  BEAMD_ASSIGN_OR_RETURN(const auto timing, Decode<internal::StoredTiming>(entry.value));
-  if (timing.failure() == 0) return std::vector<StoreEntry>{};
+  // One that can't be read is as good as lost, which costs one more measurement.
+  const auto timing = Decode<internal::StoredTiming>(entry.value);
+  if (!timing.ok() || timing->failure() == 0) return std::vector<StoreEntry>{};
   return std::vector<StoreEntry>{std::move(entry)};
 }
 
@@ -439,15 +440,17 @@ class Store::Impl {
     return jobs;
   }
 
-  absl::StatusOr<std::vector<internal::StoredCandidate>> CandidatesOf(const std::string& job) {
-    std::vector<internal::StoredCandidate> candidates;
-    BEAMD_RETURN_IF_ERROR(Scan(Key(kCandidate, job, "/"), [&](absl::string_view key,
-                                                              absl::string_view value) {
-      absl::StatusOr<internal::StoredCandidate> candidate =
-          Decode<internal::StoredCandidate>(value);
-      PassOver(candidate.status(), key);
-      // In its place: they are known by their number.
-      candidates.push_back(candidate.ok() ? *std::move(candidate) : internal::StoredCandidate());
+  absl::StatusOr<std::vector<Candidate>> CandidatesOf(const std::string& job) {
+    const std::string prefix = Key(kCandidate, job, "/");
+    std::vector<Candidate> candidates;
+    BEAMD_RETURN_IF_ERROR(Scan(prefix, [&](absl::string_view key, absl::string_view value) {
+      absl::StatusOr<internal::StoredCandidate> stored = Decode<internal::StoredCandidate>(value);
+      if (stored.ok()) {
+        candidates.push_back(
+            {.number = FromBigEndian(key.substr(prefix.size())), .stored = *std::move(stored)});
+      } else {
+        PassOver(stored.status(), key);
+      }
       return absl::OkStatus();
     }));
     return candidates;
@@ -837,7 +840,7 @@ absl::StatusOr<std::optional<internal::StoredCandidate>> Store::FindCandidate(
   return impl_->Used(
       [&] { return impl_->Find<internal::StoredCandidate>(CandidateKey(job, number)); });
 }
-absl::StatusOr<std::vector<internal::StoredCandidate>> Store::CandidatesOf(const std::string& job) {
+absl::StatusOr<std::vector<Store::Candidate>> Store::CandidatesOf(const std::string& job) {
   return impl_->Used([&] { return impl_->CandidatesOf(job); });
 }
 absl::StatusOr<bool> Store::ImportRecord(v1::Record record, const v1::Graph& graph) {

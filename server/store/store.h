@@ -115,8 +115,12 @@ class Store {
                             const internal::StoredCandidate& candidate);
   absl::StatusOr<std::optional<internal::StoredCandidate>> FindCandidate(const std::string& job,
                                                                          uint64_t number);
-  // In the order of their numbers.
-  absl::StatusOr<std::vector<internal::StoredCandidate>> CandidatesOf(const std::string& job);
+  struct Candidate {
+    uint64_t number = 0;
+    internal::StoredCandidate stored;
+  };
+  // In the order of their numbers. One that was lost, or can't be read, isn't there.
+  absl::StatusOr<std::vector<Candidate>> CandidatesOf(const std::string& job);
   absl::Status DropCandidates(const std::string& job);
 
   // Machine code by what shaped it (server/sessions), as much of it as StoreOptions::image_bytes.

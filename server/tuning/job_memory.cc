@@ -9,10 +9,9 @@
 namespace beamd {
 
 absl::Status JobMemory::Load() {
-  BEAMD_ASSIGN_OR_RETURN(const std::vector<internal::StoredCandidate> candidates,
-                         store_.CandidatesOf(job_));
-  last_number_ = candidates.size();
-  for (const internal::StoredCandidate& from : candidates) {
+  BEAMD_ASSIGN_OR_RETURN(const std::vector<Store::Candidate> candidates, store_.CandidatesOf(job_));
+  for (const auto& [number, from] : candidates) {
+    last_number_ = number;
     spent_ = std::max(spent_, absl::Seconds(from.elapsed_s()));
     if (from.failure() >= kFailureCount) continue;
     Recalled to;

@@ -421,7 +421,7 @@ absl::Status Tuner::Resume(internal::StoredJob stored, int tries) {
   }
   stored.set_resumes(stored.resumes() + 1);
   // A job that ends its daemon must not end all that come after.
-  BEAMD_ASSIGN_OR_RETURN(const std::vector<internal::StoredCandidate> tried,
+  BEAMD_ASSIGN_OR_RETURN(const std::vector<Store::Candidate> tried,
                          store_.CandidatesOf(stored.id()));
   if (tried.size() > stored.tried()) {
     stored.set_stuck(0);

@@ -214,11 +214,23 @@ TEST_F(StoreTest, KeepsWhatAJobTriedInOrder) {
   }
   Reopen();
   std::vector<int64_t> uops;
-  const std::vector<internal::StoredCandidate> candidates = *store_->CandidatesOf("7");
-  for (const internal::StoredCandidate& c : candidates) uops.push_back(c.uops());
+  std::vector<Store::Candidate> candidates = *store_->CandidatesOf("7");
+  for (const Store::Candidate& c : candidates) uops.push_back(c.stored.uops());
   EXPECT_THAT(uops, ElementsAre(1, 2, 300));
   EXPECT_EQ((*store_->FindCandidate("7", 300))->uops(), 300);
   EXPECT_FALSE(*store_->FindCandidate("7", 3));
+  // One that is lost changes no other's number, which says what is replayed.
+  store_.reset();
+  rocksdb::DB* opened = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open({}, directory_, &opened).ok());
+  std::unique_ptr<rocksdb::DB> db(opened);
+  ASSERT_TRUE(db->Delete({}, std::string("c7/") + std::string("\0\0\0\0\0\0\0\2", 8)).ok());
+  db.reset();
+  Reopen();
+  candidates = *store_->CandidatesOf("7");
+  ASSERT_EQ(candidates.size(), 2);
+  EXPECT_EQ(candidates[1].number, 300);
+  EXPECT_EQ(candidates[1].stored.uops(), 300);
   ASSERT_TRUE(store_->DropCandidates("7").ok());
   EXPECT_TRUE(store_->CandidatesOf("7")->empty());
   EXPECT_EQ(store_->CandidatesOf("77")->size(), 3);
@@ -260,6 +272,7 @@ TEST_F(StoreTest, SchemaOnesTimesGoAndItsFailuresStay) {
   ASSERT_TRUE(rocksdb::DB::Open({}, directory_, &opened).ok());
   db.reset(opened);
   ASSERT_TRUE(db->Put({}, "mschema", "1").ok());
+  ASSERT_TRUE(db->Put({}, "t" + std::string(32, 'x'), "no timing").ok());
   db.reset();
   Reopen();
   EXPECT_TRUE(*store_->FindTiming(Named("failed")));
