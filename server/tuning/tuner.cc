@@ -854,9 +854,15 @@ absl::StatusOr<v1::TuneResult> Tuner::Search(Task& task) {
   return result;
 }
 
-bool Tuner::StaysOpen(const Task& task, const absl::StatusOr<v1::TuneResult>& result) {
-  return absl::IsUnavailable(result.status()) && task.job->kept() &&
-         task.job->token().reason() == StopReason::kNone;
+bool Tuner::StaysOpen(const Task& task, const absl::StatusOr<v1::TuneResult>& result) const {
+  if (!absl::IsUnavailable(result.status()) || !task.job->kept() ||
+      task.job->token().reason() != StopReason::kNone) {
+    return false;
+  }
+  // No more of them than may be queued: the queue doesn't count those.
+  MutexLock lock(waiting_mutex_);
+  return task.stored.resumes() > 0 ||
+         waiting_.size() < static_cast<size_t>(options_.queue.queued_max);
 }
 
 void Tuner::Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result) {

@@ -202,7 +202,7 @@ class Tuner {
   void RunTask(Task& task);
   absl::StatusOr<v1::TuneResult> Search(Task& task);
   // It waits for its device, and is the store's to keep.
-  static bool StaysOpen(const Task& task, const absl::StatusOr<v1::TuneResult>& result);
+  bool StaysOpen(const Task& task, const absl::StatusOr<v1::TuneResult>& result) const;
   void Settle(Task& task, const absl::StatusOr<v1::TuneResult>& result);
   // To the store; where it doesn't take it, it is kept here until the store does. True if written.
   bool WriteJob(Unwritten unwritten);

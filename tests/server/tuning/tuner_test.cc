@@ -91,7 +91,7 @@ class TunerTest : public ::testing::Test {
         TunerOptions{.defaults = DefaultSearchOptions(),
                      .queue = {.queued_max = 2, .principal_jobs = principal_jobs_, .grace = grace_},
                      .device_seconds_a_day = 100,
-                     .retry = absl::Milliseconds(5),
+                     .retry = retry_,
                      .host = "here"});
   }
 
@@ -190,6 +190,7 @@ class TunerTest : public ::testing::Test {
   const std::atomic<Haste>* haste_ = nullptr;        // of the last job
   int principal_jobs_ = 0;
   absl::Duration grace_ = absl::Milliseconds(20);
+  absl::Duration retry_ = absl::Milliseconds(5);
   std::string device_id_ = "cpu:0";
   bool refresh_ = false;
   Mutex mutex_;
@@ -494,6 +495,23 @@ TEST_F(TunerTest, ADetachedJobOutlivesThatItsDeviceWentAway) {
   away_ = false;
   AwaitAllEnded();
   EXPECT_EQ(StateOf(detached), v1::JOB_STATE_FINISHED);
+}
+
+TEST_F(TunerTest, NoMoreJobsStayOpenThanMayBeQueued) {
+  away_ = true;
+  released_ = true;
+  retry_ = absl::Hours(1);
+  StartTuner();
+  std::vector<v1::JobState> states;
+  for (int kernel = 1; kernel <= 3; ++kernel) {
+    v1::TuneRequest request = Request(kernel);
+    request.set_detach(true);
+    const Tuner::Answer answer = Tune(request);
+    EXPECT_EQ(End(answer.watch->job()).status().code(), absl::StatusCode::kUnavailable);
+    states.push_back(StateOf(answer));
+  }
+  EXPECT_THAT(states,
+              ElementsAre(v1::JOB_STATE_QUEUED, v1::JOB_STATE_QUEUED, v1::JOB_STATE_FAILED));
 }
 
 TEST_F(TunerTest, OfTwoOpenJobsOfAKeyTheNewerSearchesForBoth) {
