@@ -5,7 +5,8 @@
 #   deploy/make_certs.sh DIR client NAME      NAME.crt, NAME.key; the access file says cert:NAME
 #
 # The first call makes ca.crt and ca.key in DIR; keep ca.key off the server. Keys are readable by
-# their owner only. Certificates last a year, the authority ten.
+# their owner only, certificates by all: deploy/systemd/README.md says how the service gets to read
+# its own key. Certificates last a year, the authority ten.
 set -euo pipefail
 umask 077
 
@@ -24,6 +25,7 @@ if [ ! -f "$dir/ca.key" ]; then
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=beamd CA" \
     -addext basicConstraints=critical,CA:TRUE,pathlen:0 -addext keyUsage=critical,keyCertSign,cRLSign \
     -keyout "$dir/ca.key" -out "$dir/ca.crt" 2>/dev/null
+  chmod 644 "$dir/ca.crt"
 fi
 
 case $kind in
@@ -54,6 +56,7 @@ openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$1" -k
   -out "$request" 2>/dev/null
 openssl x509 -req -in "$request" -CA "$dir/ca.crt" -CAkey "$dir/ca.key" -CAcreateserial -days 365 \
   -extfile "$extensions" -out "$dir/$file.crt.new" 2>/dev/null
+chmod 644 "$dir/$file.crt.new"
 mv "$dir/$file.key.new" "$dir/$file.key"
 mv "$dir/$file.crt.new" "$dir/$file.crt"
 echo "$dir/$file.crt $dir/$file.key"

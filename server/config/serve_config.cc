@@ -1,7 +1,5 @@
 #include "server/config/serve_config.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,6 +15,7 @@
 #include "engine/base/status.h"
 #include "server/auth/access.h"
 #include "server/config/config_file.h"
+#include "server/config/memory.h"
 #include "server/tuning/options.h"
 
 namespace beamd {
@@ -212,7 +211,7 @@ ServeConfig DefaultServeConfig() {
   config.nolocals = o.nolocals();
   config.allow_tf32 = o.allow_tf32();
   // A kernel's buffers are as large as a client says: the host must not run out because of them.
-  const int64_t half = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / 2;
+  const int64_t half = MemoryBytes() / 2;
   config.runner_memory_mb = half / kMegabyte;
   config.buffer_bytes = half;
   config.session_mb = half / kMegabyte;

@@ -44,6 +44,7 @@ if have openssl "certificates"; then
   check "a server's certificate" deploy/make_certs.sh "$work/tls" server localhost 127.0.0.1
   check "a client's certificate" deploy/make_certs.sh "$work/tls" client alice
   check "they are signed" openssl verify -CAfile "$work/tls/ca.crt" "$work/tls/server.crt" "$work/tls/alice.crt"
+  check "certificates are all's" test "$(stat -c %a "$work/tls/server.crt")" = 644
   check "keys are their owner's" test "$(stat -c %a "$work/tls/server.key")" = 600
   if deploy/make_certs.sh "$work/tls" client '../x' 2>/dev/null; then echo "FAILED: a path as a name"; failed=1; fi
 fi

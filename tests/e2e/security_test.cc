@@ -103,7 +103,8 @@ class SecurityTest : public ::testing::Test {
   }
 
   static grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const char* method,
-                           const std::string& token = "", const std::string& bytes = "") {
+                           const std::string& token = "", const std::string& bytes = "",
+                           google::protobuf::Message* answer = nullptr) {
     const grpc::internal::RpcMethod rpc(method, grpc::internal::RpcMethod::NORMAL_RPC, channel);
     const grpc::Slice slice(bytes);
     const grpc::ByteBuffer request(&slice, 1);
@@ -112,7 +113,13 @@ class SecurityTest : public ::testing::Test {
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
     context.AddMetadata("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
     if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
-    return grpc::internal::BlockingUnaryCall(channel.get(), rpc, &context, request, &response);
+    const grpc::Status status =
+        grpc::internal::BlockingUnaryCall(channel.get(), rpc, &context, request, &response);
+    grpc::Slice whole;
+    if (answer != nullptr && response.DumpToSingleSlice(&whole).ok()) {
+      answer->ParseFromArray(whole.begin(), static_cast<int>(whole.size()));
+    }
+    return status;
   }
 
   static v1::ErrorDetail DetailOf(const grpc::Status& status) {
@@ -326,6 +333,23 @@ TEST_F(SecurityTest, TheAuditNamesWhatWasActedOn) {
   *show.mutable_graph() = AddKernel(64);
   Call(channel, kShow, admin, show.SerializeAsString());
   EXPECT_THAT(lines("Inspector.Show", "OK"), HasSubstr(R"("pass":"ast","kernel":")"));
+
+  // A session has a line where it begins and one where it ends, not one for each of its steps.
+  v1::OpenSessionRequest open;
+  open.mutable_device()->set_kind("cpu");
+  v1::Session session;
+  Call(channel, "/beamd.v1.Executor/OpenSession", admin, open.SerializeAsString(), &session);
+  v1::KeepAliveRequest alive;
+  alive.set_session(session.id());
+  EXPECT_TRUE(Call(channel, "/beamd.v1.Executor/KeepAlive", admin, alive.SerializeAsString()).ok());
+  EXPECT_EQ(lines("Executor.KeepAlive", "OK"), "");
+  v1::CloseSessionRequest close;
+  close.set_session(session.id());
+  Call(channel, "/beamd.v1.Executor/CloseSession", admin, close.SerializeAsString());
+  EXPECT_NE(lines("Executor.OpenSession", "OK"), "");
+  EXPECT_THAT(lines("Executor.CloseSession", "OK"), HasSubstr(session.id().substr(0, 4)));
+  Call(channel, "/beamd.v1.Executor/KeepAlive", admin, alive.SerializeAsString());
+  EXPECT_NE(lines("Executor.KeepAlive", "NOT_FOUND"), "");
 }
 
 // Whichever check it was that a request did not pass.
