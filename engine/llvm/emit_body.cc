@@ -1,6 +1,8 @@
 #include "engine/llvm/emit_body.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +11,7 @@
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/GlobalVariable.h"
+#include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/IR/MDBuilder.h"
 #include "llvm/IR/Module.h"
 
@@ -54,6 +57,15 @@ struct Loop {
   std::vector<Carried> carried;
 };
 
+// What VMASKMOV takes at once of a vector: a register or half of one.
+struct MaskedPart {
+  int first;  // lane
+  int count;  // of the vector's lanes
+  int wide;   // the register's lanes
+  int bits;   // a lane's
+  llvm::Intrinsic::ID load, store;
+};
+
 class Emitter {
  public:
   Emitter(const LinearProgram& program, EmitTarget& target, llvm::Module& module)
@@ -76,7 +88,14 @@ class Emitter {
   absl::Status EmitSpecial(UOp u);
   absl::Status EmitIndex(UOp u);
   absl::Status EmitLoad(UOp u);
+  // Vectors of which single lanes may be off.
+  Value* LoadMasked(UOp load, Value* pointer, llvm::Align align, Value* valid);
+  void StoreMasked(UOp store, Value* value, Value* pointer, llvm::Align align, Value* valid);
   Value* LoadLanes(UOp load, Value* pointer, Value* valid);
+  Value* LoadRegisters(UOp load, Value* pointer, llvm::Align align, Value* valid);
+  void StoreRegisters(UOp store, Value* value, Value* pointer, Value* valid);
+  Value* Part(Value* vector, int first, int count, int wide);
+  Value* SignMask(Value* valid, const MaskedPart& part);
   absl::Status EmitStore(UOp u);
   void StoreLanes(UOp store, Value* value, Value* pointer, Value* valid);
   absl::Status EmitVectorize(UOp u);
@@ -494,14 +513,7 @@ absl::Status Emitter::EmitLoad(UOp u) {
   Value* memory = nullptr;
   if (valid && valid.lanes() > 1) {
     if (valid.lanes() != u.lanes()) return Broken(u, "valid has another lane count");
-    if (traits_.masked_accesses && SizeBytes(s) >= 4) {
-      llvm::CallInst* load =
-          b_.CreateMaskedLoad(type, pointer, align, Get(valid), llvm::Constant::getNullValue(type));
-      Annotate(load, buffer);
-      memory = load;
-    } else {
-      memory = LoadLanes(u, pointer, Get(valid));
-    }
+    memory = LoadMasked(u, pointer, align, Get(valid));
   } else if (valid && !IsTrue(valid)) {
     memory = GuardedLoad(type, pointer, align, Get(valid), buffer);
   } else {
@@ -538,6 +550,137 @@ Value* Emitter::GuardedLoad(Type* type, Value* pointer, llvm::Align align, Value
   return either;
 }
 
+// LLVM 22's code for AVX takes a mask whose lanes turn out to be all off for one whose lanes are all
+// on, and an odd width makes it meet more of those. So a width is a power of two, the lanes behind
+// the vector being off, and AVX without AVX-512's masks gets its own instructions.
+Value* Emitter::LoadMasked(UOp load, Value* pointer, llvm::Align align, Value* valid) {
+  if (traits_.masking == Masking::kLanes || SizeBytes(load.scalar()) < 4) {
+    return LoadLanes(load, pointer, valid);
+  }
+  if (traits_.masking == Masking::kAvx) return LoadRegisters(load, pointer, align, valid);
+  const int lanes = load.lanes();
+  const int wide = static_cast<int>(std::bit_ceil(static_cast<unsigned>(lanes)));
+  Type* type = MemoryTypeOf(load.dtype().WithLanes(wide));
+  llvm::CallInst* all = b_.CreateMaskedLoad(type, pointer, align, Part(valid, 0, lanes, wide),
+                                            llvm::Constant::getNullValue(type));
+  Annotate(all, load.src(0).src(0));
+  return Part(all, 0, lanes, lanes);
+}
+
+void Emitter::StoreMasked(UOp store, Value* value, Value* pointer, llvm::Align align,
+                          Value* valid) {
+  const UOp buffer = store.src(0).src(0);
+  const Scalar s = buffer.scalar();
+  if (traits_.masking == Masking::kLanes ||
+      (traits_.masking == Masking::kAvx && SizeBytes(s) < 4)) {
+    return StoreLanes(store, value, pointer, valid);
+  }
+  if (traits_.masking == Masking::kAvx) return StoreRegisters(store, value, pointer, valid);
+  const int lanes = store.src(1).lanes();
+  const int wide = static_cast<int>(std::bit_ceil(static_cast<unsigned>(lanes)));
+  if (s == Scalar::kFloat16) {
+    value = b_.CreateBitCast(value, MemoryTypeOf(DType(Scalar::kInt16, lanes)));
+  }
+  Annotate(b_.CreateMaskedStore(Part(value, 0, lanes, wide), pointer, align,
+                                Part(valid, 0, lanes, wide)),
+           buffer);
+}
+
+// Lanes [first, first + count) of a vector, and `wide - count` lanes of zeroes behind them.
+Value* Emitter::Part(Value* vector, int first, int count, int wide) {
+  auto* type = llvm::cast<llvm::FixedVectorType>(vector->getType());
+  const int lanes = static_cast<int>(type->getNumElements());
+  if (first == 0 && count == lanes && wide == lanes) return vector;
+  std::vector<int> places(wide, lanes);
+  std::iota(places.begin(), places.begin() + count, first);
+  return b_.CreateShuffleVector(vector, llvm::Constant::getNullValue(type), places);
+}
+
+std::vector<MaskedPart> MaskedParts(Scalar s, int lanes) {
+  namespace x86 = llvm::Intrinsic;
+  const int bits = 8 * SizeBytes(s);
+  const bool is_long = bits == 64;
+  const int half = 128 / bits;
+  std::vector<MaskedPart> parts;
+  for (int first = 0; first < lanes; first += 2 * half) {
+    const int count = std::min(lanes - first, 2 * half);
+    if (count <= half) {
+      parts.push_back({first, count, half, bits,
+                       is_long ? x86::x86_avx_maskload_pd : x86::x86_avx_maskload_ps,
+                       is_long ? x86::x86_avx_maskstore_pd : x86::x86_avx_maskstore_ps});
+    } else {
+      parts.push_back({first, count, 2 * half, bits,
+                       is_long ? x86::x86_avx_maskload_pd_256 : x86::x86_avx_maskload_ps_256,
+                       is_long ? x86::x86_avx_maskstore_pd_256 : x86::x86_avx_maskstore_ps_256});
+    }
+  }
+  return parts;
+}
+
+// True if a lane of a mask is off, or on, whatever the kernel's arguments.
+bool IsAlways(bool on, Value* valid, int lane) {
+  if (const auto* constant = llvm::dyn_cast<llvm::Constant>(valid)) {
+    const llvm::Constant* element = constant->getAggregateElement(lane);
+    return element != nullptr && (on ? element->isOneValue() : element->isNullValue());
+  }
+  const auto* both = llvm::dyn_cast<llvm::BinaryOperator>(valid);
+  if (on || both == nullptr || both->getOpcode() != llvm::Instruction::And) return false;
+  return IsAlways(on, both->getOperand(0), lane) || IsAlways(on, both->getOperand(1), lane);
+}
+
+bool AreAlways(bool on, Value* valid, const MaskedPart& part) {
+  for (int i = 0; i < part.count; ++i) {
+    if (!IsAlways(on, valid, part.first + i)) return false;
+  }
+  return true;
+}
+
+// VMASKMOV goes by the signs of a register's lanes.
+Value* Emitter::SignMask(Value* valid, const MaskedPart& part) {
+  Value* mask = Part(valid, part.first, part.count, part.wide);
+  Type* sign = b_.getIntNTy(part.bits);
+  return b_.CreateSExt(mask, llvm::FixedVectorType::get(sign, part.wide));
+}
+
+Value* Emitter::LoadRegisters(UOp load, Value* pointer, llvm::Align align, Value* valid) {
+  const UOp buffer = load.src(0).src(0);
+  const Scalar s = load.scalar();
+  const int lanes = load.lanes();
+  Value* vector = llvm::Constant::getNullValue(MemoryTypeOf(load.dtype()));
+  for (const MaskedPart& part : MaskedParts(s, lanes)) {
+    if (AreAlways(false, valid, part)) continue;
+    Value* address = b_.CreateConstGEP1_64(MemoryTypeOf(s), pointer, part.first);
+    Value* loaded = nullptr;
+    if (part.count > 1 && AreAlways(true, valid, part)) {
+      loaded = LoadFrom(MemoryTypeOf(DType(s, part.count)), address,
+                        llvm::commonAlignment(align, int64_t{part.first} * SizeBytes(s)), buffer);
+    } else {
+      llvm::CallInst* call = b_.CreateIntrinsic(part.load, {address, SignMask(valid, part)});
+      Annotate(call, buffer);
+      loaded = b_.CreateBitCast(call, MemoryTypeOf(DType(s, part.wide)));
+    }
+    if (part.first == 0 && part.count == lanes) return Part(loaded, 0, lanes, lanes);
+    std::vector<int> merge(lanes);
+    std::iota(merge.begin(), merge.end(), 0);
+    std::iota(merge.begin() + part.first, merge.begin() + part.first + part.count, lanes);
+    vector = b_.CreateShuffleVector(vector, Part(loaded, 0, part.count, lanes), merge);
+  }
+  return vector;
+}
+
+void Emitter::StoreRegisters(UOp store, Value* value, Value* pointer, Value* valid) {
+  const UOp buffer = store.src(0).src(0);
+  const Scalar s = buffer.scalar();
+  Type* element = SizeBytes(s) == 8 ? b_.getDoubleTy() : b_.getFloatTy();
+  for (const MaskedPart& part : MaskedParts(s, store.src(1).lanes())) {
+    if (AreAlways(false, valid, part)) continue;
+    Value* address = b_.CreateConstGEP1_64(MemoryTypeOf(s), pointer, part.first);
+    Value* stored = b_.CreateBitCast(Part(value, part.first, part.count, part.wide),
+                                     llvm::FixedVectorType::get(element, part.wide));
+    Annotate(b_.CreateIntrinsic(part.store, {address, SignMask(valid, part), stored}), buffer);
+  }
+}
+
 // Lane by lane: LLVM would branch on every lane.
 Value* Emitter::LoadLanes(UOp load, Value* pointer, Value* valid) {
   Type* element = MemoryTypeOf(load.scalar());
@@ -572,14 +715,7 @@ absl::Status Emitter::EmitStore(UOp u) {
   FlushStores();
   if (valid && valid.lanes() > 1) {
     if (valid.lanes() != stored.lanes()) return Broken(u, "valid has another lane count");
-    if (traits_.masked_accesses) {
-      if (s == Scalar::kFloat16) {
-        value = b_.CreateBitCast(value, MemoryTypeOf(stored.dtype().WithScalar(Scalar::kInt16)));
-      }
-      Annotate(b_.CreateMaskedStore(value, pointer, align, Get(valid)), index.src(0));
-    } else {
-      StoreLanes(u, value, pointer, Get(valid));
-    }
+    StoreMasked(u, value, pointer, align, Get(valid));
   } else {
     llvm::StoreInst* store = b_.CreateAlignedStore(value, pointer, align);
     Annotate(store, index.src(0));

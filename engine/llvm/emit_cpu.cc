@@ -19,7 +19,9 @@ class CpuEmission final : public EmitTarget {
   CpuEmission(const LinearProgram& program, const TargetCaps& caps, llvm::Module& module)
       : EmitTarget(program, caps, module) {
     traits_.alu.fma = absl::StrContains(caps.features, "+fma");
-    traits_.masked_accesses = absl::StrContains(caps.features, "+avx");
+    traits_.masking = absl::StrContains(caps.features, "+avx512vl") ? Masking::kAvx512
+                      : absl::StrContains(caps.features, "+avx")    ? Masking::kAvx
+                                                                    : Masking::kLanes;
   }
 
   void Begin(Builder& b) override {

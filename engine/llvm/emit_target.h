@@ -17,11 +17,17 @@ namespace beamd {
 inline constexpr unsigned kGlobalSpace = 1;
 inline constexpr unsigned kSharedSpace = 3;
 
+// How a vector is accessed of which single lanes may be off.
+enum class Masking {
+  kLanes,   // a lane at a time
+  kAvx,     // x86's VMASKMOV, register by register: elements of four bytes and more
+  kAvx512,  // LLVM's masked accesses, of widths that are powers of two
+};
+
 struct TargetTraits {
   AluTarget alu;
   unsigned buffer_space = 0;  // address space of buffers
-  // LLVM's masked accesses, for elements of four bytes and more. Else a lane at a time.
-  bool masked_accesses = false;
+  Masking masking = Masking::kLanes;
   // Indices are carried in 32 bits where they fit, and a constant in an index is added to the
   // address: a GPU's integer units have 32 bits, and its accesses take an offset.
   bool narrow_indices = false;
