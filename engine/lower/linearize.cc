@@ -66,14 +66,29 @@ class Linearizer {
     }
   }
 
+  // The loops that a node stands in. A stage's accumulators have their loops in common, and with
+  // them what is around those: an accumulator that varies less than another is where that one is.
   void FindMasks() {
     mask_.assign(g_.size(), 0);
-    for (const UOp u : order_) {
-      Mask m = u.is(Op::kRange) ? Mask{1} << bit_[u] : 0;
-      for (const UOp s : u.src()) m |= mask_[s.id()];
-      // The value that leaves the loops; inside them the node is its new value.
-      if (u.is(Op::kAssign)) m &= ~mask_[u.src(0).id()];
-      mask_[u.id()] = m;
+    for (const auto& [stage, unused] : stages_) around_[stage] = 0;
+    for (bool stable = false; !stable;) {
+      stable = true;
+      std::vector<std::pair<UOp, int>> assigned;
+      for (const UOp u : order_) {
+        Mask m = u.is(Op::kRange) ? Mask{1} << bit_[u] : 0;
+        for (const UOp s : u.src()) m |= mask_[s.id()];
+        if (u.is(Op::kAssign)) {
+          const int stage = StageOf(u.src(0).src(1));
+          // The value that leaves the loops; inside them the node is its new value.
+          m = (m | around_[stage]) & ~mask_[u.src(0).id()];
+          around_[stage] |= m;
+          assigned.emplace_back(u, stage);
+        }
+        mask_[u.id()] = m;
+      }
+      for (const auto& [u, stage] : assigned) {
+        stable &= mask_[u.id()] == (around_[stage] & ~mask_[u.src(0).id()]);
+      }
     }
   }
 
@@ -81,14 +96,8 @@ class Linearizer {
   absl::Status NestLoops() {
     blocks_.assign(ranges_.size() + 1, Block());
     blocks_[kRoot].parent = kRoot;
-    std::map<int, Mask> around;
-    for (const auto& [stage, unused] : stages_) around[stage] = 0;
     for (const UOp u : order_) {
-      if (!u.is(Op::kAssign)) continue;
-      const UOp acc = u.src(0);
-      const int stage = StageOf(acc.src(1));
-      around[stage] |= mask_[u.id()];
-      accumulators_[stage].push_back(acc);
+      if (u.is(Op::kAssign)) accumulators_[StageOf(u.src(0).src(1))].push_back(u.src(0));
     }
     std::vector<int> left;
     for (const auto& [stage, unused] : stages_) left.push_back(stage);
@@ -99,8 +108,8 @@ class Linearizer {
         for (size_t i = 0; i < ranges_.size(); ++i) {
           if (blocks_[i + 1].parent < 0) unplaced |= Mask{1} << i;
         }
-        if ((around[stage] & unplaced) != 0) return false;
-        int parent = Deepest(around[stage]);
+        if ((around_[stage] & unplaced) != 0) return false;
+        int parent = Deepest(around_[stage]);
         for (const int i : stages_[stage]) {
           Block& b = blocks_[i + 1];
           b.range = ranges_[i];
@@ -345,6 +354,7 @@ class Linearizer {
   absl::flat_hash_map<UOp, int> bit_;
   std::map<int, std::vector<int>> stages_;
   std::map<int, std::vector<UOp>> accumulators_;
+  std::map<int, Mask> around_;  // a stage's loops
   std::vector<Mask> mask_;
   std::vector<Block> blocks_;
   std::vector<int> block_of_;

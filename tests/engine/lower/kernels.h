@@ -401,6 +401,34 @@ constexpr SmallKernel kSmallKernels[] = {
 %15 = STORE void (%0, %1, %14)
 %16 = SINK void (%15))"},
 
+    // One sum of a nest varies with the output's loops, and what is made of the other does not.
+    {"WorkOnAnInvariantSum", R"(
+%0 = DEFINE_GLOBAL global float32* slot 0
+%1 = VIEW void view[shape (4,1) strides (1,0) offset 0]
+%2 = DEFINE_GLOBAL global float32* slot 1
+%3 = VIEW void view[shape (4,8) strides (8,1) offset 0]
+%4 = LOAD float32 (%2, %3)
+%5 = DEFINE_GLOBAL global float32* slot 2
+%6 = VIEW void view[shape (4,8) strides (0,1) offset 0]
+%7 = LOAD float32 (%5, %6)
+%8 = REDUCE_AXIS float32 (%4) ADD axes (1)
+%9 = REDUCE_AXIS float32 (%7) ADD axes (1)
+%10 = EXP2 float32 (%9)
+%11 = ADD float32 (%8, %10)
+%12 = STORE void (%0, %1, %11)
+%13 = SINK void (%12))"},
+
+    // Of the unrolled rows some lie in the padding, whatever the column.
+    {"MaximaOfPaddedRows", R"(
+%0 = DEFINE_GLOBAL global int32* slot 0
+%1 = VIEW void view[shape (1,1,4) strides (0,0,1) offset 0]
+%2 = DEFINE_GLOBAL global int32* slot 1
+%3 = VIEW void view[shape (2,4,4) strides (8,4,1) offset 0 mask (0:2,0:2,0:4)]
+%4 = LOAD int32 (%2, %3)
+%5 = REDUCE_AXIS int32 (%4) MAX axes (0,1)
+%6 = STORE void (%0, %1, %5)
+%7 = SINK void (%6))"},
+
     // The rows' maxima and sums: two reductions in one loop.
     {"TwoReductions", R"(
 %0 = DEFINE_GLOBAL global float32* slot 0
