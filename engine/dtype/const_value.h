@@ -29,10 +29,10 @@ class ConstValue {
     return kind_ == Kind::kFloat ? float_ : static_cast<double>(int_);
   }
 
-  // The value of `dtype` nearest to this one, which is one of `from` if it is an integer (only uint64
-  // reads it another way): integers wrap, floats round to nearest even; a float
-  // becomes an integer truncated and saturated, NaN as 0; bool is v != 0. The result's kind is that
-  // of `dtype`. (SEMANTICS "Values", CAST; 0.10.0: as_const)
+  // The value of `dtype` nearest to this one, which is one of `from` if it is an integer (only
+  // uint64 reads it another way): integers wrap, floats round to nearest even; a float becomes an
+  // integer truncated and saturated, NaN as 0; bool is v != 0. The result's kind is that of
+  // `dtype`. (SEMANTICS "Values", CAST; 0.10.0: as_const)
   ConstValue As(Scalar dtype, Scalar from = Scalar::kInt64) const;
 
   // Same kind and bits: NaN equals NaN, 0.0 and -0.0 differ.

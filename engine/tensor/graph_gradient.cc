@@ -83,8 +83,8 @@ class GradientBuilder {
                    absl::StrCat("output 0 has ", ToString(Prod(shape)),
                                 " elements: only of one are there gradients"));
     }
-    // The memory itself as an output is what it holds in the end, which is what is assigned; a part of
-    // it could be meant so too.
+    // The memory itself as an output is what it holds in the end, which is what is assigned; a part
+    // of it could be meant so too.
     const UOp memory = info_.of(output).buffer;
     for (const UOp u : info_.nodes()) {
       if (!memory || !u.is(Op::kAssign) || info_.of(u.src(0)).buffer != memory) continue;

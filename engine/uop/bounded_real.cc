@@ -49,8 +49,8 @@ BoundedReal SettleNonFinite(double rounded, double exact, double propagated, dou
 
 namespace {
 
-// Whether the error leaves open on which side of 0 a value lies: there a pole or the end of a domain
-// may be, whichever side the value itself has.
+// Whether the error leaves open on which side of 0 a value lies: there a pole or the end of a
+// domain may be, whichever side the value itself has.
 bool SignIsOpen(BoundedReal a) { return a.e > 0 && std::abs(a.v) <= a.e; }
 
 BoundedReal Unknown(double v) { return {v, BoundedReal::kUnknown}; }
