@@ -285,9 +285,9 @@ void Tuner::TakeUpWaiting() {
   }
   for (const auto& [id, waiting] : jobs) {
     if (SteadyNow() < waiting.next) continue;
-    const auto device = std::find_if(devices_.begin(), devices_.end(), [&](const TuningDevice& it) {
-      return it.id == waiting.device;
-    });
+    const auto device = std::find_if(
+        devices_.begin(), devices_.end(),
+        [&wanted = waiting.device](const TuningDevice& it) { return it.id == wanted; });
     if (device != devices_.end() && !parts_.quarantine(*device).empty()) continue;
     {
       MutexLock lock(mutex_);
