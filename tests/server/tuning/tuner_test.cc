@@ -80,6 +80,7 @@ class TunerTest : public ::testing::Test {
                                 PipelineUse use,
                                 CancelToken& token) -> std::unique_ptr<CandidatePipeline> {
           use.charge(device_time_);
+          MutexLock lock(mutex_);
           late_charge_ = use.charge;
           haste_ = use.haste;
           return std::make_unique<IdlePipeline>(token, hangs_);
@@ -104,16 +105,25 @@ class TunerTest : public ::testing::Test {
     StartTuner();
   }
 
+  Haste LastHaste() {
+    MutexLock lock(mutex_);
+    return *haste_;
+  }
+  std::function<void(absl::Duration)> LateCharge() {
+    MutexLock lock(mutex_);
+    return late_charge_;
+  }
+
   // Says once that it runs, then waits to be released, cancelled, or out of budget.
   absl::StatusOr<v1::Record> Search(const SearchJob& job, CandidatePipeline& pipeline) {
     ++searches_;
     {
       MutexLock lock(mutex_);
       order_.push_back(job.kernel.canonical.nodes_size());
+      budget_ = job.budget;
+      refresh_ = job.refresh;
     }
     const absl::Time deadline = absl::Now() + job.budget;
-    budget_ = job.budget;
-    refresh_ = job.refresh;
     v1::TuneProgress progress;
     progress.set_phase(v1::PHASE_SEARCHING);
     progress.set_debug("line");
@@ -184,16 +194,17 @@ class TunerTest : public ::testing::Test {
   std::atomic<bool> hangs_ = false;  // pipelines do, until they are cancelled
   std::atomic<bool> verifies_ = true;
   std::atomic<int> searches_ = 0;
-  absl::Duration budget_;
   absl::Duration device_time_;
-  std::function<void(absl::Duration)> late_charge_;  // of the last pipeline
-  const std::atomic<Haste>* haste_ = nullptr;        // of the last job
   int principal_jobs_ = 0;
   absl::Duration grace_ = absl::Milliseconds(20);
   absl::Duration retry_ = absl::Milliseconds(5);
   std::string device_id_ = "cpu:0";
-  bool refresh_ = false;
   Mutex mutex_;
+  // Of the pipeline that was made last, and of the search that began last.
+  std::function<void(absl::Duration)> late_charge_ BEAMD_GUARDED_BY(mutex_);
+  const std::atomic<Haste>* haste_ BEAMD_GUARDED_BY(mutex_) = nullptr;
+  absl::Duration budget_ BEAMD_GUARDED_BY(mutex_);
+  bool refresh_ BEAMD_GUARDED_BY(mutex_) = false;
   std::string quarantine_ BEAMD_GUARDED_BY(mutex_);
   std::vector<int> order_ BEAMD_GUARDED_BY(mutex_);  // kernels, as they were searched
   std::unique_ptr<Store> store_;
@@ -614,12 +625,12 @@ TEST_F(TunerTest, JoiningInHasteHastensTheJob) {
 TEST_F(TunerTest, JoiningInHasteHastensASearchUnderWay) {
   const Tuner::Answer first = Tune(Request(1, v1::PRIORITY_BATCH));
   AwaitSearches(1);
-  EXPECT_LT(*haste_, Haste::kInteractive);
+  EXPECT_LT(LastHaste(), Haste::kInteractive);
   const Tuner::Answer joined = Tune(Request(1, v1::PRIORITY_INTERACTIVE));
   EXPECT_TRUE(joined.accepted.joined());
-  EXPECT_EQ(*haste_, Haste::kInteractive);
+  EXPECT_EQ(LastHaste(), Haste::kInteractive);
   EXPECT_TRUE(Tune(Request(1, v1::PRIORITY_BATCH)).accepted.joined());
-  EXPECT_EQ(*haste_, Haste::kInteractive);
+  EXPECT_EQ(LastHaste(), Haste::kInteractive);
 }
 
 TEST_F(TunerTest, APrincipalHasOnlySoManyJobs) {
@@ -700,12 +711,12 @@ TEST_F(TunerTest, AReplayEndsWithItsCallAndWithTheDaemon) {
 TEST_F(TunerTest, WhatATaskUsedThatEndsAfterItsJobIsCharged) {
   released_ = true;
   ASSERT_TRUE(End(Tune(Request(1), "a").watch->job()).ok());
-  late_charge_(absl::Seconds(150));
+  LateCharge()(absl::Seconds(150));
   EXPECT_EQ(tuner_->Tune(Request(2), From("a"), [] {}).status().code(),
             absl::StatusCode::kResourceExhausted);
   // It may end after the tuner too; what was charged before is known to the next.
   tuner_.reset();
-  late_charge_(absl::Seconds(1));
+  LateCharge()(absl::Seconds(1));
   StartTuner();
   EXPECT_EQ(tuner_->Tune(Request(2), From("a"), [] {}).status().code(),
             absl::StatusCode::kResourceExhausted);
@@ -745,6 +756,7 @@ TEST_F(TunerTest, TheBudgetCountsRunningNotQueueing) {
   absl::SleepFor(absl::Milliseconds(20));
   released_ = true;
   ASSERT_TRUE(End(queued.watch->job()).ok());
+  MutexLock lock(mutex_);
   EXPECT_EQ(budget_, absl::Hours(1));
 }
 
@@ -761,6 +773,7 @@ TEST_F(TunerTest, RefreshSearchesAgainAndWritesTheNextGeneration) {
             v1::MISS_REASON_REFRESH);
   EXPECT_EQ(tuner_->GetJob(second.accepted.job())->mode(), v1::TUNE_MODE_REFRESH);
   EXPECT_EQ(End(second.watch->job())->record().generation(), 2);
+  MutexLock lock(mutex_);
   EXPECT_TRUE(refresh_) << "the search doesn't know that it starts afresh";
 }
 
