@@ -65,6 +65,9 @@ absl::StatusOr<Principal> Gate::Identify(const Evidence& evidence) const {
     access = access_;
   }
   if (access != nullptr) return access->Find(evidence);
+  if (!evidence.certificate_names.empty()) {
+    return Principal{evidence.certificate_names.front(), Role::kAdmin};
+  }
   return Principal{evidence.uid ? absl::StrCat("uid:", *evidence.uid) : evidence.host,
                    Role::kAdmin};
 }

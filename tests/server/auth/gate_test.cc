@@ -37,6 +37,15 @@ TEST(Gate, WithoutAnAccessFileHostsAreAdmins) {
   EXPECT_EQ(gate.Identify({.host = "local"})->role, Role::kAdmin);
 }
 
+TEST(Gate, WithoutAnAccessFileACertificateIsCalledByItsName) {
+  const Gate gate({});
+  const auto principal =
+      gate.Identify({.host = "10.0.0.7", .certificate_names = {"alice", "alice.lab"}});
+  ASSERT_TRUE(principal.ok()) << principal.status();
+  EXPECT_EQ(principal->name, "alice");
+  EXPECT_EQ(principal->role, Role::kAdmin);
+}
+
 TEST(Gate, TakesANewAccessFile) {
   Gate gate({});
   gate.SetAccess(std::make_shared<Access>(*Access::Parse("uid:3 reader")));
