@@ -12,6 +12,7 @@
 #include "engine/base/gpu_target.h"
 #include "engine/base/status.h"
 #include "engine/base/target_caps.h"
+#include "server/services/lasting_answer.h"
 #include "server/services/reply.h"
 #include "server/services/tune_stream.h"
 #include "server/tuning/options.h"
@@ -149,7 +150,9 @@ RawUnary TunerService::Lookup(grpc::CallbackServerContext* context, const grpc::
     const grpc::ByteBuffer bytes = ToBytes(resp);
     auto matches = std::make_shared<const Matches>(MatchesOf(resp));
     Count(*matches);
-    cache_.Put(name, version, {bytes, std::move(matches)}, static_cast<int64_t>(bytes.Length()));
+    if (IsLasting(resp)) {
+      cache_.Put(name, version, {bytes, std::move(matches)}, static_cast<int64_t>(bytes.Length()));
+    }
     call->FinishWith(bytes);
   });
   return reactor;
