@@ -45,6 +45,18 @@ int PortOf(int fd) {
                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
+// A peer that vanished without a word is noticed: what was sent to it after kUnacknowledgedMs, its
+// silence after the probes. Connections have the options of their listener (Linux, tcp(7)).
+void NoticeLostPeers(int fd) {
+  constexpr unsigned kUnacknowledgedMs = 20000;
+  constexpr int kIdleSeconds = 20, kBetweenSeconds = 5, kProbes = 3, kOn = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnacknowledgedMs, sizeof(kUnacknowledgedMs));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleSeconds, sizeof(kIdleSeconds));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kBetweenSeconds, sizeof(kBetweenSeconds));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof(kProbes));
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof(kOn));
+}
+
 // -1 where it can't be had; errno says why.
 int ListenAt(const addrinfo& at, int port) {
   sockaddr_storage address{};
@@ -60,6 +72,7 @@ int ListenAt(const addrinfo& at, int port) {
   const int on = 1, off = 0;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  NoticeLostPeers(fd);
   if (at.ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), at.ai_addrlen) == 0 &&
       listen(fd, SOMAXCONN) == 0) {

@@ -85,6 +85,12 @@ class GrpcServer final : public Server {
             options.certificates->ServerCredentials(!options.access_file));
     builder.SetMaxReceiveMessageSize(options.message_bytes);
     builder.SetMaxSendMessageSize(-1);
+    // A client whose host answers and which itself doesn't, or one behind a proxy, is noticed too.
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    // Else there are two in a row, and no more while the stream is silent.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     // gRPC looks at a message's length once it has the whole of it.
     grpc::ResourceQuota quota;
     quota.Resize(
