@@ -1,5 +1,8 @@
 #include "client/thin/channel.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <fstream>
 #include <utility>
 #include <vector>
@@ -58,8 +61,15 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
+// 127.0.0.0/8, in numbers: "127.example.com" is elsewhere.
+bool IsLoopback(const std::string& address) {
+  in_addr number{};
+  return inet_pton(AF_INET, address.substr(0, address.rfind(':')).c_str(), &number) == 1 &&
+         ntohl(number.s_addr) >> 24 == 127;
+}
+
 bool StaysHere(const std::string& address) {
-  return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "127.") ||
+  return absl::StartsWith(address, "unix:") || IsLoopback(address) ||
          absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "[::1]:");
 }
 

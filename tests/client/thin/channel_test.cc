@@ -29,5 +29,20 @@ TEST(Channel, ATokenIsOneWordOfPrintableCharacters) {
   EXPECT_TRUE(With({.token_file = path}).ok());
 }
 
+TEST(Channel, ATokenGoesInClearToThisMachineAlone) {
+  const std::string path = ::testing::TempDir() + "/word";
+  std::ofstream(path) << "abc123\n";
+  for (const char* here :
+       {"127.0.0.1:1", "127.8.9.1:1", "127.0.0.1", "localhost:1", "[::1]:1", "unix:/run/beamd"}) {
+    EXPECT_TRUE(MakeChannel(here, {.token_file = path}).ok()) << here;
+  }
+  for (const char* elsewhere : {"127.example.com:1", "127.0.0.1.example.com:1", "127.0.0:1",
+                                "127.0.0.256:1", "128.0.0.1:1", "localhost.example.com:1"}) {
+    EXPECT_EQ(MakeChannel(elsewhere, {.token_file = path}).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << elsewhere;
+  }
+}
+
 }  // namespace
 }  // namespace beamd
