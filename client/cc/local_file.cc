@@ -1,5 +1,8 @@
 #include "client/cc/local_file.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -7,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/error_detail.h"
+#include "engine/base/status.h"
 
 namespace beamd {
 namespace {
@@ -37,15 +41,38 @@ absl::StatusOr<std::string> ReadLocalFile(const std::string& path) {
   return bytes;
 }
 
-absl::Status WriteLocalFile(const std::string& path, absl::string_view bytes) {
-  File out(std::fopen(path.c_str(), "wbe"));
+namespace {
+
+// An error names `path`. A file beside `path` goes where it isn't whole.
+absl::Status WriteAll(const std::string& to, const char* mode, absl::string_view bytes,
+                      const std::string& path) {
+  File out(std::fopen(to.c_str(), mode));
   if (out == nullptr) return LocalError("write", path, errno);
-  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), out.get()) == bytes.size();
-  const int why = errno;
+  int why = 0;
+  if (std::fwrite(bytes.data(), 1, bytes.size(), out.get()) != bytes.size()) why = errno;
   // What the disk has no room for may show only now.
-  const bool closed = std::fclose(out.release()) == 0;
-  if (!written) return LocalError("write", path, why);
-  return closed ? absl::OkStatus() : LocalError("write", path, errno);
+  if (std::fclose(out.release()) != 0 && why == 0) why = errno;
+  if (why == 0) return absl::OkStatus();
+  if (to != path) unlink(to.c_str());
+  return LocalError("write", path, why);
+}
+
+}  // namespace
+
+absl::Status WriteLocalFile(const std::string& path, absl::string_view bytes) {
+  // What isn't a file (a device, a pipe, a link) is written to, not replaced.
+  struct stat old {};
+  const bool there = lstat(path.c_str(), &old) == 0;
+  if (there && !S_ISREG(old.st_mode)) return WriteAll(path, "wbe", bytes, path);
+  const std::string beside = absl::StrCat(path, ".new-", getpid());
+  BEAMD_RETURN_IF_ERROR(WriteAll(beside, "wbxe", bytes, path));
+  if ((!there || chmod(beside.c_str(), old.st_mode & 07777) == 0) &&
+      std::rename(beside.c_str(), path.c_str()) == 0) {
+    return absl::OkStatus();
+  }
+  const int why = errno;
+  unlink(beside.c_str());
+  return LocalError("write", path, why);
 }
 
 }  // namespace beamd

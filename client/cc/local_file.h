@@ -15,7 +15,7 @@ namespace beamd {
 absl::Status LocalError(absl::string_view what, absl::string_view path, int error);
 
 absl::StatusOr<std::string> ReadLocalFile(const std::string& path);
-// In place of what is there.
+// In place of what is there, which stays as it is where this fails.
 absl::Status WriteLocalFile(const std::string& path, absl::string_view bytes);
 
 }  // namespace beamd
