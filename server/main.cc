@@ -355,8 +355,9 @@ int WaitForEnd(const sigset_t& signals, Server& server, const Store& store,
     } else if (signal > 0) {
       return signal;
     } else if (errno == EAGAIN && watchdog != absl::InfiniteDuration() &&
-               (store.health().mending || server.Responds(watchdog / 2))) {
-      // A store that is repaired is at work; killed in the middle of it, it would start anew.
+               (store.health().mending || server.Stalled() < watchdog)) {
+      // A store that is repaired is at work; killed in the middle of it, it would start anew. A
+      // queue that is long is no fault, as long as it moves.
       NotifySystemd("WATCHDOG=1");
     }
   }

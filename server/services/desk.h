@@ -70,6 +70,7 @@ class Desk {
   void Leave(const Visit& visit, const absl::Status& status);
 
   Executor& executor() { return executor_; }
+  const Executor& executor() const { return executor_; }
   Metrics* metrics() const { return parts_.metrics; }
   LocalUsers& local_users() { return local_users_; }
 

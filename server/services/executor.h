@@ -1,9 +1,11 @@
-// Threads on which requests are handled: gRPC's own must stay free to poll.
+// Threads on which requests are handled: gRPC's own must stay free to poll. Work waits in queues,
+// one for each name, which take turns: whoever posts much holds up nobody but himself.
 #pragma once
 
 #include <deque>
 #include <functional>
 #include <map>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,9 +32,10 @@ class Executor {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  void Post(std::function<void()> work) {
+  void Post(std::function<void()> work) { Post("", std::move(work)); }
+  void Post(const std::string& queue, std::function<void()> work) {
     MutexLock lock(mutex_);
-    queue_.push_back(std::move(work));
+    Add(queue, std::move(work));
     changed_.NotifyOne();
   }
   // Not before `pause` has passed, unless this ends.
@@ -42,9 +45,41 @@ class Executor {
     changed_.NotifyOne();
   }
 
+  // For how long work has waited and none has begun or ended; zero: none waits.
+  absl::Duration Stalled() const {
+    MutexLock lock(mutex_);
+    return turns_.empty() ? absl::ZeroDuration() : SteadyNow() - moved_;
+  }
+
  private:
   void Work() {
-    while (std::function<void()> work = Next()) work();
+    while (std::function<void()> work = Next()) {
+      work();
+      MutexLock lock(mutex_);
+      moved_ = SteadyNow();
+    }
+  }
+
+  void Add(const std::string& queue, std::function<void()> work) BEAMD_REQUIRES(mutex_) {
+    if (turns_.empty()) moved_ = SteadyNow();
+    std::deque<std::function<void()>>& waiting = queues_[queue];
+    if (waiting.empty()) turns_.push_back(queue);
+    waiting.push_back(std::move(work));
+  }
+
+  // Of the queue whose turn it is, which is last then.
+  std::function<void()> Take() BEAMD_REQUIRES(mutex_) {
+    moved_ = SteadyNow();
+    const auto queue = queues_.find(turns_.front());
+    std::function<void()> work = std::move(queue->second.front());
+    queue->second.pop_front();
+    if (queue->second.empty()) {
+      queues_.erase(queue);
+    } else {
+      turns_.push_back(std::move(turns_.front()));
+    }
+    turns_.pop_front();
+    return work;
   }
 
   // Null at the end.
@@ -52,22 +87,23 @@ class Executor {
     MutexLock lock(mutex_);
     while (true) {
       const bool due = !later_.empty() && (stopping_ || later_.begin()->first <= SteadyNow());
-      if (due) queue_.push_back(std::move(later_.extract(later_.begin()).mapped()));
-      if (!queue_.empty()) {
-        std::function<void()> work = std::move(queue_.front());
-        queue_.pop_front();
+      if (due) Add("", std::move(later_.extract(later_.begin()).mapped()));
+      if (!turns_.empty()) {
         // This thread may be the one that was to wake for it.
         if (!later_.empty()) changed_.NotifyOne();
-        return work;
+        return Take();
       }
       if (stopping_) return nullptr;
       changed_.WaitUntil(mutex_, later_.empty() ? absl::InfiniteFuture() : later_.begin()->first);
     }
   }
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
-  std::deque<std::function<void()>> queue_ BEAMD_GUARDED_BY(mutex_);
+  // None is empty; each has one turn.
+  std::map<std::string, std::deque<std::function<void()>>> queues_ BEAMD_GUARDED_BY(mutex_);
+  std::deque<std::string> turns_ BEAMD_GUARDED_BY(mutex_);
+  absl::Time moved_ BEAMD_GUARDED_BY(mutex_);
   std::multimap<absl::Time, std::function<void()>> later_ BEAMD_GUARDED_BY(mutex_);  // by when
   bool stopping_ BEAMD_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;

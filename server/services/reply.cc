@@ -1,6 +1,7 @@
 #include "server/services/reply.h"
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,8 @@ namespace {
 
 // Metadata of more than 8 KiB is dropped, and the status with it; the message is in it three times.
 constexpr size_t kMostMessageBytes = 1000;
+// Requests that are longer wait apart: a caller's small ones don't wait for all of them.
+constexpr size_t kLongRequestBytes = 256 << 10;
 
 // Owns itself; ends with the call.
 class CancellableReactor final : public grpc::ServerUnaryReactor {
@@ -136,7 +139,9 @@ void Post(const std::shared_ptr<UnaryCall>& call, std::function<void()> work) {
     call->Fail(admitted);
     return;
   }
-  call->desk().executor().Post([call, work = std::move(work)] {
+  std::string queue = call->visit().principal.name;
+  if (call->request().Length() > kLongRequestBytes) queue += "\nlong";
+  call->desk().executor().Post(queue, [call, work = std::move(work)] {
     // Nobody waits for it any more: no work is begun.
     if (absl::Now() >= call->visit().deadline) {
       call->Fail(absl::DeadlineExceededError("the deadline has passed"));

@@ -70,7 +70,8 @@ class UnaryCall {
   Visit visit_;
 };
 
-// Runs `work` on the desk's threads where the call was let in; else answers why not.
+// Runs `work` on the desk's threads, at its caller's turn, where the call was let in and its
+// deadline hasn't passed; else answers why not. What takes long posts the rest of itself again.
 void Post(const std::shared_ptr<UnaryCall>& call, std::function<void()> work);
 
 // Runs `work(request)` on the desk's threads where the call was let in and its bytes are such a

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <string>
 #include <utility>
 #include <vector>
@@ -133,12 +132,7 @@ class GrpcServer final : public Server {
 
   const std::string& address() const override { return address_; }
 
-  bool Responds(absl::Duration within) override {
-    const auto done = std::make_shared<std::promise<void>>();
-    std::future<void> answer = done->get_future();
-    desk_.executor().Post([done] { done->set_value(); });
-    return answer.wait_for(absl::ToChronoMilliseconds(within)) == std::future_status::ready;
-  }
+  absl::Duration Stalled() const override { return desk_.executor().Stalled(); }
 
   void ShowStore(bool writable) override {
     server_->GetHealthCheckService()->SetServingStatus("beamd.v1.Store", writable);

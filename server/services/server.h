@@ -45,8 +45,8 @@ class Server {
 
   // "127.0.0.1:41234": with the port that port 0 became.
   virtual const std::string& address() const = 0;
-  // Whether a thread that handles requests comes to `within` the time.
-  virtual bool Responds(absl::Duration within) = 0;
+  // For how long requests have waited and none has begun or ended; zero: none waits.
+  virtual absl::Duration Stalled() const = 0;
   // What the health service says of "beamd.v1.Store". The services that use the store go on: they
   // answer without it.
   virtual void ShowStore(bool writable) = 0;

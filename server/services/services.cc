@@ -1,5 +1,6 @@
 #include "server/services/services.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +24,8 @@ namespace beamd {
 namespace {
 
 constexpr int kLookupsMax = 10000;
+// That are answered at one turn: some ten milliseconds.
+constexpr int kLookupsATurn = 100;
 // Of one Show: compiling, and printing what may be large.
 constexpr absl::Duration kShowLimit = absl::Seconds(30);
 
@@ -103,26 +106,41 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* TunerService::Tune(grpc::CallbackSer
       desk_, context, request);
 }
 
-absl::Status TunerService::Answer(const v1::LookupRequest& request, v1::LookupResponse& response) {
-  if (request.queries_size() > kLookupsMax) {
-    return InvalidArgument(
-        absl::StrCat(request.queries_size(), " queries, the limit is ", kLookupsMax),
-        {.reason = "TOO_MANY",
-         .field = "queries",
-         .limit = kLookupsMax,
-         .value = request.queries_size()});
-  }
-  for (const v1::LookupQuery& query : request.queries()) {
-    absl::StatusOr<v1::LookupAnswer> answer = tuner_.Lookup(query);
+struct TunerService::LookupCall {
+  std::shared_ptr<UnaryCall> call;
+  grpc::CallbackServerContext* context = nullptr;
+  // What the answer is kept by.
+  Digest name;
+  uint64_t version = 0;
+  v1::LookupRequest request;
+  v1::LookupResponse response;
+};
+
+void TunerService::Answer(const std::shared_ptr<LookupCall>& lookup) {
+  UnaryCall& call = *lookup->call;
+  v1::LookupResponse& response = lookup->response;
+  if (lookup->context->IsCancelled()) return call.Fail(absl::CancelledError("nobody waits for it"));
+  const int all = lookup->request.queries_size();
+  const int end = std::min(all, response.answers_size() + kLookupsATurn);
+  for (int i = response.answers_size(); i < end; ++i) {
+    absl::StatusOr<v1::LookupAnswer> answer = tuner_.Lookup(lookup->request.queries(i));
     if (answer.ok()) {
       *response.add_answers() = *std::move(answer);
     } else if (answer.status().code() == absl::StatusCode::kInvalidArgument) {
       *response.add_answers()->mutable_error() = ToErrorDetail(answer.status());
     } else {
-      return answer.status();
+      return call.Fail(answer.status());
     }
   }
-  return absl::OkStatus();
+  if (end < all) return Post(lookup->call, [this, lookup] { Answer(lookup); });
+  const grpc::ByteBuffer bytes = ToBytes(response);
+  auto matches = std::make_shared<const Matches>(MatchesOf(response));
+  Count(*matches);
+  if (IsLasting(response)) {
+    cache_.Put(lookup->name, lookup->version, {bytes, std::move(matches)},
+               static_cast<int64_t>(bytes.Length()));
+  }
+  call.FinishWith(bytes);
 }
 
 void TunerService::Count(const Matches& matches) const {
@@ -144,16 +162,22 @@ RawUnary TunerService::Lookup(grpc::CallbackServerContext* context, const grpc::
       return reactor;
     }
   }
-  Receive<v1::LookupRequest>(call, [this, call, version, name](const v1::LookupRequest& req) {
-    v1::LookupResponse resp;
-    if (const absl::Status status = Answer(req, resp); !status.ok()) return call->Fail(status);
-    const grpc::ByteBuffer bytes = ToBytes(resp);
-    auto matches = std::make_shared<const Matches>(MatchesOf(resp));
-    Count(*matches);
-    if (IsLasting(resp)) {
-      cache_.Put(name, version, {bytes, std::move(matches)}, static_cast<int64_t>(bytes.Length()));
+  Receive<v1::LookupRequest>(call, [this, call, context, version, name](v1::LookupRequest& req) {
+    if (req.queries_size() > kLookupsMax) {
+      return call->Fail(
+          InvalidArgument(absl::StrCat(req.queries_size(), " queries, the limit is ", kLookupsMax),
+                          {.reason = "TOO_MANY",
+                           .field = "queries",
+                           .limit = kLookupsMax,
+                           .value = req.queries_size()}));
     }
-    call->FinishWith(bytes);
+    auto lookup = std::make_shared<LookupCall>();
+    lookup->call = call;
+    lookup->context = context;
+    lookup->name = name;
+    lookup->version = version;
+    lookup->request.Swap(&req);
+    Answer(lookup);
   });
   return reactor;
 }

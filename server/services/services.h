@@ -34,7 +34,9 @@ class TunerService final : public v1::Tuner::WithRawCallbackMethod_Tune<
                   grpc::ByteBuffer* response) override;
 
  private:
-  absl::Status Answer(const v1::LookupRequest& request, v1::LookupResponse& response);
+  struct LookupCall;
+  // Some of the queries; then the rest, at the caller's next turn.
+  void Answer(const std::shared_ptr<LookupCall>& lookup);
   void Count(const Matches& matches) const;
 
   Tuner& tuner_;
