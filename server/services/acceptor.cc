@@ -1,5 +1,6 @@
 #include "server/services/acceptor.h"
 
+#include <dirent.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,10 +15,12 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/status.h"
 #include "spdlog/spdlog.h"
 
@@ -27,13 +30,51 @@ namespace {
 constexpr int64_t kReserve = 384;
 constexpr int64_t kReserveShare = 4;
 
-// Descriptors are given out lowest first, so a high one says that most are in use.
-bool IsOverLimit(int fd, int64_t promised) {
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  const auto most = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, INT64_MAX));
-  const int64_t left = most - ReservedDescriptors(most);
-  return fd >= left - std::min(promised, left / 2);
+constexpr std::chrono::milliseconds kCountFor{100};
+
+// How many descriptors this process has open; nullopt: none is left to count them with.
+std::optional<int64_t> CountDescriptors() {
+  DIR* const open = opendir("/proc/self/fd");
+  if (open == nullptr) return std::nullopt;
+  // Not ".", "..", nor the directory itself.
+  int64_t count = -3;
+  while (readdir(open) != nullptr) ++count;
+  closedir(open);
+  return count;
+}
+
+// Whether one more connection was too many. They are counted: a descriptor's number says nothing
+// once some are moved (see local_listener.cc). Counting takes long where there are many, so that for
+// a while those that are let in are added up.
+class DescriptorCount {
+ public:
+  bool IsOverLimit(int64_t promised) {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const auto all = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, INT64_MAX));
+    const int64_t left = all - ReservedDescriptors(all);
+    const int64_t most = left - std::min(promised, left / 2);
+    const auto now = std::chrono::steady_clock::now();
+    MutexLock lock(mutex_);
+    if (!count_ || now - counted_at_ >= kCountFor) {
+      count_ = CountDescriptors();
+      counted_at_ = now;
+    } else {
+      ++*count_;
+    }
+    return !count_ || *count_ > most;
+  }
+
+ private:
+  Mutex mutex_;
+  std::optional<int64_t> count_ BEAMD_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point counted_at_ BEAMD_GUARDED_BY(mutex_);
+};
+
+// All acceptors take from one table.
+DescriptorCount& Descriptors() {
+  static auto* const count = new DescriptorCount;
+  return *count;
 }
 
 int PortOf(int fd) {
@@ -166,7 +207,7 @@ void Acceptor::Accept() {
         }
         continue;
       }
-      const bool over = IsOverLimit(fd, promised_());
+      const bool over = Descriptors().IsOverLimit(promised_());
       if (over && !full) spdlog::warn("connections are turned away: too many are open");
       if (full && !over) spdlog::info("connections are accepted again");
       full = over;
