@@ -170,9 +170,9 @@ struct Reloadable {
   std::unique_ptr<SpanFile> spans;
 };
 
-absl::Status LoadAccess(const ServeConfig& config, Gate& gate) {
-  if (config.access_file.empty()) return absl::OkStatus();
-  BEAMD_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(config.access_file));
+absl::Status LoadAccess(const std::string& path, Gate& gate) {
+  if (path.empty()) return absl::OkStatus();
+  BEAMD_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   BEAMD_ASSIGN_OR_RETURN(Access access, Access::Parse(text));
   gate.SetAccess(std::make_shared<const Access>(std::move(access)));
   return absl::OkStatus();
@@ -195,13 +195,20 @@ absl::StatusOr<Reloadable> OpenReloadable(const ServeConfig& config) {
   return files;
 }
 
-// What is at fault stays as it was, and is logged.
-void Reload(const std::vector<std::string>& args, const Reloadable& files, Gate& gate) {
-  const absl::StatusOr<ServeConfig> config = LoadServeConfig(args);
-  std::vector<absl::Status> done = {config.status()};
-  if (config.ok()) {
-    done.push_back(SetLogLevel(config->log_level));
-    done.push_back(LoadAccess(*config, gate));
+// What is at fault stays as it was, and is logged; the rest is taken: a faulty certificate must not
+// keep a revoked token valid. `access_file`: the one that counts, where the config names no other.
+void Reload(const std::vector<std::string>& args, const Reloadable& files, std::string& access_file,
+            Gate& gate) {
+  ServeConfig config;
+  std::vector<absl::Status> done;
+  for (const std::string& fault : ReadServeConfig(args, config)) {
+    done.push_back(absl::InvalidArgumentError(fault));
+  }
+  if (!config.access_file.empty()) access_file = config.access_file;
+  done.push_back(LoadAccess(access_file, gate));
+  // A file that can't be read names no level; a level that is none is among the faults.
+  if (config.config.empty() || ReadTextFile(config.config).ok()) {
+    SetLogLevel(config.log_level).IgnoreError();
   }
   if (files.certificates != nullptr) done.push_back(files.certificates->Reload());
   if (files.audit != nullptr) done.push_back(files.audit->Reopen());
@@ -381,7 +388,7 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
   Gate gate({.calls_per_second = config.calls_per_second,
              .burst = static_cast<int64_t>(std::ceil(config.calls_per_second)),
              .streams = config.streams_per_client});
-  BEAMD_RETURN_IF_ERROR(LoadAccess(config, gate));
+  BEAMD_RETURN_IF_ERROR(LoadAccess(config.access_file, gate));
   Metrics metrics;
   std::atomic<bool> ready = false;
   // The store first: a second daemon on it must not start a process.
@@ -477,7 +484,9 @@ absl::Status Serve(const ServeConfig& config, const std::vector<std::string>& ar
   std::fflush(stdout);
   spdlog::info("serving on {}, store {}, {} workers", server->address(), config.store,
                fleet.worker_count);
-  const int signal = WaitForEnd(signals, *server, *store, [&] { Reload(args, files, gate); });
+  std::string access_file = config.access_file;
+  const int signal =
+      WaitForEnd(signals, *server, *store, [&] { Reload(args, files, access_file, gate); });
   spdlog::info("signal {}: draining", signal);
   ready = false;
   NotifySystemd("STOPPING=1");

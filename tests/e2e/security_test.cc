@@ -597,6 +597,40 @@ TEST_F(SecurityTest, TheLogLevelFollowsTheFile) {
   }));
 }
 
+TEST_F(SecurityTest, AFaultElsewhereKeepsNoRevokedTokenValid) {
+  MakeCertificates("now", {"server", "127.0.0.1"});
+  const std::string revoked = MakeToken("eve", "reader");
+  WriteFile(Path("access"), access_);
+  WriteFile(Path("config"), absl::StrCat("access_file: \"", Path("access"), "\"\n"));
+  Start({"--config=" + Path("config"), "--tls_cert=" + Path("now/server.crt"),
+         "--tls_key=" + Path("now/server.key")});
+  EXPECT_TRUE(Call(Tls("now"), kList, revoked).ok());
+  access_.clear();
+  const std::string late = MakeToken("bob", "reader");
+  WriteFile(Path("access"), access_);
+  WriteFile(Path("now/server.crt"), "no certificate");
+  WriteFile(Path("config"),
+            absl::StrCat("access_file: \"", Path("access"), "\"\nlog_level: \"debug\"\njobs: 0\n"));
+  daemon_->Signal(SIGHUP);
+  EXPECT_TRUE(Becomes([&] { return Call(Tls("now"), kList, late).ok(); }));
+  EXPECT_EQ(Call(Tls("now"), kList, revoked).error_code(), Code::UNAUTHENTICATED);
+  EXPECT_TRUE(Becomes([&] {
+    return Call(Tls("now"), kList, late).ok() &&
+           ReadFile(Path("log")).find("method=Records.List") != std::string::npos;
+  }));
+  EXPECT_THAT(ReadFile(Path("log")), HasSubstr("server.crt is no PEM file"));
+  EXPECT_THAT(ReadFile(Path("log")), HasSubstr("--jobs must be"));
+
+  // A config that can't be read names no access file: the one that was counts.
+  access_.clear();
+  const std::string last = MakeToken("carol", "reader");
+  WriteFile(Path("access"), access_);
+  unlink(Path("config").c_str());
+  daemon_->Signal(SIGHUP);
+  EXPECT_TRUE(Becomes([&] { return Call(Tls("now"), kList, last).ok(); }));
+  EXPECT_FALSE(Call(Tls("now"), kList, late).ok());
+}
+
 TEST_F(SecurityTest, BeamctlSaysWhoItIsAndWhatIsInForce) {
   constexpr char kBeamctl[] = "client/beamctl/beamctl";
   WriteFile(Path("token"), MakeToken("ci", "reader") + "\n");
