@@ -9,8 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/hash.h"
@@ -91,7 +94,11 @@ AdminService::AdminService(Store& store, Desk& desk) : store_(store), desk_(desk
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(
            prefix.has_parent_path() ? prefix.parent_path() : ".", error)) {
-    if (absl::StartsWith(entry.path().filename().string(), prefix.filename().string())) {
+    const std::string name = entry.path().filename().string();
+    absl::string_view when = name;
+    // Others may have named a folder of theirs so.
+    if (absl::ConsumePrefix(&when, prefix.filename().string()) && !when.empty() &&
+        absl::c_all_of(when, [](char c) { return absl::ascii_isdigit(c); })) {
       std::filesystem::remove_all(entry.path(), error);
     }
   }

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -110,6 +111,18 @@ TEST_F(DaemonTest, TunesOnceAndAnswersFromTheStoreEvenAfterARestart) {
     EXPECT_EQ(daemon_->Wait(), 0);
     StartDaemon();
   }
+}
+
+TEST_F(DaemonTest, RemovesOldCheckpointsOfItsOwnAlone) {
+  const std::string ours = directory_ + "/store.checkpoint-1700000000000000000";
+  const std::vector<std::string> others = {directory_ + "/store.checkpoint-before-upgrade",
+                                           directory_ + "/store.checkpoint-17x",
+                                           directory_ + "/store.checkpoint-"};
+  for (const std::string& folder : others) std::filesystem::create_directory(folder);
+  std::filesystem::create_directory(ours);
+  StartDaemon();
+  EXPECT_FALSE(std::filesystem::exists(ours));
+  for (const std::string& folder : others) EXPECT_TRUE(std::filesystem::exists(folder)) << folder;
 }
 
 TEST_F(DaemonTest, TunesAKernelOfImages) {
