@@ -2,6 +2,7 @@
 // what a tensor graph comes to.
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <iterator>
@@ -906,7 +907,18 @@ int Run(const std::vector<std::string>& args) {
   return ExitStatus(status);
 }
 
+// An answer that nobody got is a failure too, of a file of this machine.
+int WithOutput(int exit_status) {
+  const bool lost = std::ferror(stdout) != 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  if (!lost && flushed) return exit_status;
+  // Which error an earlier write met isn't kept.
+  const absl::Status status = LocalError("write", "standard output", flushed ? EIO : errno);
+  PrintError(status, false);
+  return exit_status != 0 ? exit_status : ExitStatus(status);
+}
+
 }  // namespace
 }  // namespace beamd
 
-int main(int argc, char** argv) { return beamd::Run({argv + 1, argv + argc}); }
+int main(int argc, char** argv) { return beamd::WithOutput(beamd::Run({argv + 1, argv + argc})); }

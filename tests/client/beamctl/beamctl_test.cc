@@ -205,6 +205,15 @@ TEST_F(BeamctlTest, ExitStatusSaysWhatWentWrong) {
   EXPECT_EQ(Beamctl({"--help"}).status, 0);
 }
 
+TEST_F(BeamctlTest, AnAnswerThatCantBeWrittenIsAFailure) {
+  for (const char* words : {"--version", "--help", "plan deploy/examples/mlp.uops"}) {
+    const Ran ran = RunProcess(
+        {"/bin/sh", "-c", absl::StrCat("client/beamctl/beamctl ", words, " >/dev/full")});
+    EXPECT_EQ(ran.status, 1) << words;
+    EXPECT_THAT(ran.err, HasSubstr("can't write standard output: ")) << words;
+  }
+}
+
 TEST_F(BeamctlTest, LocksWhatAnswersAndTakesNothingElse) {
   ASSERT_EQ(Beamctl({"tune", Path("add.json"), "--width", "1"}).status, 0);
   const Ran locked =
