@@ -289,7 +289,8 @@ CommandLine ServeCommandLine(ServeConfig& config) {
   line.Add("principal_jobs", &config.principal_jobs,
            "jobs that a principal may have queued or running; 0: no limit");
   line.Add("principal_device_seconds", &config.principal_device_seconds,
-           "device seconds that a principal may use in a day (UTC); 0: no limit");
+           "device seconds of searches and replays that a principal may use in a day (UTC); "
+           "sessions' runs don't count; 0: no limit");
   line.Add("weights", &config.weights,
            "shares of principals that differ from 1: \"10.0.0.7=2,local=0.5\"");
   line.Add("abandon_grace", &config.abandon_grace,
