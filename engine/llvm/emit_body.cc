@@ -244,6 +244,7 @@ void Emitter::MakeScopes() {
   llvm::MDBuilder metadata(context_);
   llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain();
   std::vector<llvm::Metadata*> all;
+  all.reserve(buffers.size());
   for (const KernelImage::Buffer& buffer : buffers) {
     all.push_back(buffer.written ? metadata.createAnonymousAliasScope(domain) : nullptr);
   }
