@@ -416,7 +416,9 @@ TEST(ExecutorTurns, ALimitCountsRunningAndNoWaiting) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_GT(*std::max_element(took.begin(), took.end()), 2 * kLimit);
+  // The last have waited longer than that: about twice as long, where the machine is as fast as when
+  // it was tried.
+  EXPECT_GT(*std::max_element(took.begin(), took.end()), kLimit + kRun);
   // A run that had the device may have been robbed of its core. What counts waiting ends those that
   // have not run at all, all at once.
   int ended_at_once = 0;
